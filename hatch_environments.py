@@ -1,0 +1,53 @@
+"""Makes hatch's environments out of workspace.toml, so that nothing is said twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from hatch.env.collectors.plugin.interface import EnvironmentCollectorInterface
+
+SETTINGS = {"description", "members", "dependencies", "scripts"}
+
+
+class WorkspaceEnvironments(EnvironmentCollectorInterface):
+    def finalize_config(self, config: dict[str, Any]) -> None:
+        root = Path(__file__).resolve().parent
+        workspace = tomllib.loads((root / "workspace.toml").read_text(encoding="utf-8"))
+        # `hatch run test` calls hatch again for each member, also where hatch was called by its path.
+        os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], str(Path(sys.executable).parent)])
+        for name, settings in workspace["environments"].items():
+            if unknown := settings.keys() - SETTINGS:
+                raise ValueError(
+                    f"workspace.toml, [environments.{name}]: unknown {sorted(unknown)}; known: {sorted(SETTINGS)}"
+                )
+            config[name] = _environment(root, name, settings, workspace)
+
+
+def _environment(root: Path, name: str, settings: dict[str, Any], workspace: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "template": name,  # inherits nothing from the default environment
+        "description": settings["description"],
+        "python": workspace["python"],
+        "path": str(root / ".hatch" / name),  # a place that job scripts and editors can name
+        "skip-install": True,  # the root is no package
+        "installer": "uv",
+        # All members in one call of the installer, which is how they find one another.
+        "workspace": {
+            "members": [
+                {"path": str(root / member), "features": list(extras)} for member, extras in settings["members"].items()
+            ]
+        },
+        "dependencies": settings["dependencies"],
+        "env-vars": {
+            "UV_CONSTRAINT": str(root / workspace["constraints"]),
+            "UV_FIND_LINKS": "{env:PIP_FIND_LINKS:}",  # uv does not read pip's settings
+        },
+        "scripts": {
+            script: [line.replace("{root}", str(root)) for line in ([lines] if isinstance(lines, str) else lines)]
+            for script, lines in settings["scripts"].items()
+        },
+    }
