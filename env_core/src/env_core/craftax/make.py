@@ -1,0 +1,246 @@
+"""`make(name)`: an environment of Craftax or Craftax-Classic, ready to be stepped many at a time under `jax.jit`.
+
+    env = make("Craftax-Classic-Symbolic-v1")
+    state, obs = env.reset(key, 128)
+    worlds = env.worlds(key)                              # once per rollout
+    state, timestep = env.step(key, state, worlds, action)
+
+The game's own observation is never built; a policy gets `Packed` and may decode it (`env_core.craftax.observe.decode`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from craftax.craftax_env import make_craftax_env_from_name
+from jax import Array
+
+from env_core.craftax import wrappers
+from env_core.craftax.observe import observer
+from env_core.craftax.wrappers import EnvState, Game, GameState, Resets, StepFunction
+from env_core.errors import ConfigError, LayoutError, nearest
+from env_core.observation.layout import CLASSIC, CRAFTAX, Layout
+from env_core.observation.packed import Packed
+
+RESETS = ("pool", "optimistic", "plain")
+
+_NO_LIMIT = 2**31 - 1  # more steps than the game's int32 clock can count
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A game, vectorised. The functions are pure and jitted; use them inside a larger `jit` or as they are."""
+
+    name: str
+    layout: Layout
+    num_actions: int
+    action_names: tuple[str, ...]
+    achievement_names: tuple[str, ...]
+    max_return: float
+    """What all achievements together pay."""
+    max_ending_rate: float
+    """At most this share of a rollout's steps (8 or more per environment) end an episode; for sizing buffers.
+
+    Assumed, not proved: that episodes last 8 steps on average, or half of `max_timesteps` where that is less. A buffer
+    sized by it must notice when it overflows.
+    """
+    reset: Callable[[Array, int], tuple[EnvState, Packed]]
+    """key, num_envs -> the state and first observations of `num_envs` new worlds."""
+    worlds: Callable[[Array], Any]
+    """key -> the worlds to hand to `step`; made once per rollout. () where resets need none."""
+    step: StepFunction
+    """key, state, worlds, action int32 [N] -> state, timestep. Ended episodes continue in fresh worlds."""
+    world: Callable[[Array], GameState]
+    """world_key uint32 [2] -> the game state of that world: replays an episode from its statistics' `world_key`."""
+
+
+class _Installed(NamedTuple):
+    """What the installed game says of itself."""
+
+    blocks: Iterable[Enum]
+    items: Iterable[Enum]
+    mobs: tuple[str, ...]
+    actions: type[Enum]
+    achievements: type[Enum]
+    view: tuple[int, int]
+    mob_slots: int
+    max_return: float
+    floor: Callable[[GameState], Array]
+
+
+def make(
+    env_name: str,
+    reset: str = "pool",
+    pool_size: int = 64,
+    reset_ratio: int = 16,
+    **params: Any,
+) -> Environment:
+    """An environment by its Craftax name.
+
+    reset: where the worlds of new episodes come from: "pool" (`pool_size` worlds per rollout), "optimistic" (one world
+    per `reset_ratio` environments and step) or "plain" (a world per environment and step).
+    params: the game's own parameters by name, such as `max_timesteps`.
+
+    Raises `ConfigError` for an unknown name or a size below one, `LayoutError` where the installed game is not the one
+    that the layout describes.
+    """
+    _check_choice("environment", env_name, ENVIRONMENTS)
+    _check_choice("reset", reset, RESETS)
+    _check_at_least_one(pool_size=pool_size, reset_ratio=reset_ratio)
+    layout, describe = _GAMES[env_name]
+    env = make_craftax_env_from_name(env_name, auto_reset=False)
+    installed = describe(env)
+    check_layout(layout, installed, env)
+    settings = _game_params(env, params)
+    game = _game(env, settings, layout, installed)
+    resets = {
+        "pool": wrappers.pooled(pool_size),
+        "optimistic": wrappers.optimistic(reset_ratio),
+        "plain": wrappers.plain(),
+    }[reset]
+    return _environment(env_name, layout, installed, game, resets, int(settings.max_timesteps))
+
+
+def _environment(
+    name: str, layout: Layout, installed: _Installed, game: Game, resets: Resets, max_timesteps: int
+) -> Environment:
+    create = wrappers.create_worlds(game)
+    return Environment(
+        name=name,
+        layout=layout,
+        num_actions=len(installed.actions),
+        action_names=_names(installed.actions),
+        achievement_names=_names(installed.achievements),
+        max_return=installed.max_return,
+        max_ending_rate=min(1.0, max(1 / 8, 2 / max_timesteps)),
+        reset=jax.jit(partial(wrappers.first_state, game), static_argnums=1),
+        worlds=jax.jit(lambda key: resets.prepare(create, wrappers.raw_key(key))),
+        step=jax.jit(wrappers.with_resets(game, resets)),
+        world=jax.jit(lambda key: jax.tree.map(lambda leaf: leaf[0], create(wrappers.raw_key(key)[None]).inner)),
+    )
+
+
+def _game(env: Any, params: Any, layout: Layout, installed: _Installed) -> Game:
+    unlimited = params.replace(max_timesteps=_NO_LIMIT)
+
+    def reset(key: Array) -> GameState:
+        return env.reset_env(key, params)[1]
+
+    def step(key: Array, state: GameState, action: Array) -> tuple[GameState, Array]:
+        _, state, reward, _, _ = env.step_env(key, state, action, params)  # what is not used is not computed
+        return state, reward
+
+    def endings(state: GameState) -> tuple[Array, Array]:
+        terminated = env.is_terminal(state, unlimited)
+        return terminated, env.is_terminal(state, params) & ~terminated
+
+    return Game(reset, step, endings, observer(layout), installed.floor, lambda state: state.achievements)
+
+
+def check_layout(layout: Layout, installed: _Installed, env: Any) -> None:
+    """Raises `LayoutError` naming the first thing that the installed game shows differently from `layout`."""
+    said: dict[str, tuple[Any, Any]] = {
+        "blocks": (layout.blocks, _names(installed.blocks)),
+        "items": (layout.items, _names(installed.items)),
+        "mobs": (layout.mobs, installed.mobs),
+        "view": ((layout.rows, layout.cols), installed.view),
+        "mob slots": (layout.mob_slots, installed.mob_slots),
+        "observation size": ((layout.size,), env.observation_space(env.default_params).shape),
+    }
+    for what, (ours, theirs) in said.items():
+        if ours != theirs:
+            raise LayoutError(
+                f"{what} of {layout.name}: the layout says {ours}, the installed craftax says {theirs}."
+                " Install the craftax version that this package asks for; recordings of another game need a new layout."
+            )
+
+
+def _names(enum: Iterable[Enum]) -> tuple[str, ...]:
+    """Lower-case names by value, which the game uses as indices."""
+    return tuple(member.name.lower() for member in sorted(enum, key=lambda member: int(member.value)))
+
+
+def _game_params(env: Any, overrides: dict[str, Any]) -> Any:
+    known = env.default_params.__dataclass_fields__
+    for name in overrides:
+        if name not in known:
+            raise ConfigError(f"unknown parameter {name!r} of {env.name}. {nearest(name, known)}")
+    _check_at_least_one(**{name: overrides[name] for name in ("max_timesteps",) if name in overrides})
+    return env.default_params.replace(**overrides)
+
+
+def _check_choice(what: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        raise ConfigError(f"unknown {what} {name!r}. {nearest(name, known)}")
+
+
+def _check_at_least_one(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ConfigError(f"{name} is {size}: it must be at least 1")
+
+
+def _installed_craftax(env: Any) -> _Installed:
+    from craftax.craftax import constants as game
+
+    static = env.static_env_params
+    kinds = ("melee", "passive", "ranged")
+    rows = {"passive": 0, "melee": 1, "ranged": 2}  # of the game's table of achievements
+    mobs = [_mob_names(game, kind, rows[kind]) for kind in kinds]
+    projectiles = _names(game.ProjectileType)
+    return _Installed(
+        blocks=game.BlockType,
+        items=game.ItemType,
+        mobs=(*mobs[0], *mobs[1], *mobs[2], *projectiles, *(f"player_{name}" for name in projectiles)),
+        actions=game.Action,
+        achievements=game.Achievement,
+        view=tuple(game.OBS_DIM),
+        mob_slots=static.max_melee_mobs
+        + static.max_passive_mobs
+        + static.max_ranged_mobs
+        + static.max_mob_projectiles
+        + static.max_player_projectiles,
+        max_return=float(game.ACHIEVEMENT_REWARD_MAP.sum()),
+        floor=lambda state: state.player_level,
+    )
+
+
+def _mob_names(game: Any, kind: str, row: int) -> tuple[str, ...]:
+    """The mobs of one kind. The game names none of them; it says which achievement defeating (or eating) each is."""
+    members = {member.value: member.name.lower() for member in game.Achievement}
+    names = []
+    for index, value in enumerate(game.MOB_ACHIEVEMENT_MAP[row].tolist()):
+        verb, _, mob = members[value].partition("_")
+        known = verb in ("defeat", "eat")  # the table is padded with achievement 0, to collect wood
+        names.append(mob.replace("solider", "soldier") if known else f"{kind}_{index}")
+    return tuple(names)
+
+
+def _installed_classic(env: Any) -> _Installed:
+    from craftax.craftax_classic import constants as game
+
+    static = env.static_env_params
+    return _Installed(
+        blocks=game.BlockType,
+        items=(),
+        mobs=("zombie", "cow", "skeleton", "arrow"),  # in the order of the game's renderer, which names them in code
+        actions=game.Action,
+        achievements=game.Achievement,
+        view=tuple(game.OBS_DIM),
+        mob_slots=static.max_zombies + static.max_cows + static.max_skeletons + static.max_arrows,
+        max_return=float(len(game.Achievement)),
+        floor=lambda _: jnp.int32(0),
+    )
+
+
+_GAMES: dict[str, tuple[Layout, Callable[[Any], _Installed]]] = {
+    "Craftax-Symbolic-v1": (CRAFTAX, _installed_craftax),
+    "Craftax-Classic-Symbolic-v1": (CLASSIC, _installed_classic),
+}
+ENVIRONMENTS = tuple(_GAMES)
