@@ -1,0 +1,54 @@
+"""Interchange: one NumPy archive with the columns and the segment table under their names, and the header as JSON.
+
+It holds no Python objects: nothing in it can run, and any NumPy opens it.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from env_core.errors import CorruptShardError
+from env_core.trajectory.batch import Array, TrajectoryBatch
+from env_core.trajectory.codecs import batch_from_raw, raw_from_batch
+from env_core.trajectory.schema import SEGMENT_FIELDS
+from env_core.trajectory.versions import RawShard
+
+HEADER = "header_json"
+SEGMENT_PREFIX = "segment."
+
+
+def write_npz(batch: TrajectoryBatch, file: IO[bytes]) -> None:
+    """Writes a compressed archive to an open binary file. Raises `OSError` if that cannot be written."""
+    raw = raw_from_batch(batch)
+    segments = {SEGMENT_PREFIX + field.name: getattr(batch.segments, field.name) for field in SEGMENT_FIELDS}
+    header = np.frombuffer(json.dumps(raw.header).encode(), np.uint8)
+    arrays: dict[str, Any] = {HEADER: header, **raw.columns, **segments}
+    np.savez_compressed(file, **arrays)
+
+
+def read_npz(path: Path) -> TrajectoryBatch:
+    """The batch of an archive, in memory.
+
+    Raises `CorruptShardError` if it is no such file, `VersionError` or `SchemaError` if it is not for this reader.
+    """
+    try:
+        with np.load(path) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop(HEADER).tobytes())
+        segments = {name: arrays.pop(name) for name in list(arrays) if name.startswith(SEGMENT_PREFIX)}
+        table = _columnar({name.removeprefix(SEGMENT_PREFIX): column for name, column in segments.items()})
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise CorruptShardError(f"{path} cannot be read as a trajectory archive: {error!r}") from error
+    return batch_from_raw(RawShard(header, arrays, table), str(path))
+
+
+def _columnar(segments: dict[str, Array]) -> dict[str, list[Any]]:
+    """The segment table as in a shard's metadata, where an unknown `env_seed` is null."""
+    table = {name: column.tolist() for name, column in segments.items()}
+    known = table.pop("has_env_seed")
+    return {**table, "env_seed": [s if has else None for s, has in zip(table["env_seed"], known, strict=True)]}
