@@ -63,4 +63,4 @@ def start(path: Path, record: Mapping[str, Any], asked: bool) -> WandbLog | None
 
 
 def _has_key(wandb: Any) -> bool:
-    return bool(os.environ.get("WANDB_API_KEY") or wandb.api.api_key)  # the latter from `wandb login`
+    return bool(os.environ.get("WANDB_API_KEY") or wandb.login(prompt=False))  # the latter: a key of `wandb login`
