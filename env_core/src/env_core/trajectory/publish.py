@@ -38,6 +38,9 @@ class HashingFile:
     def flush(self) -> None:
         self._file.flush()
 
+    def close(self) -> None:
+        """Leaves the file open, for writers that close what they write to: `temporary_file` has yet to sync it."""
+
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()

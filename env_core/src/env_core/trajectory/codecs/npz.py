@@ -5,6 +5,7 @@ It holds no Python objects: nothing in it can run, and any NumPy opens it.
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from pathlib import Path
@@ -28,7 +29,9 @@ def write_npz(batch: TrajectoryBatch, file: IO[bytes]) -> None:
     segments = {SEGMENT_PREFIX + field.name: getattr(batch.segments, field.name) for field in SEGMENT_FIELDS}
     header = np.frombuffer(json.dumps(raw.header).encode(), np.uint8)
     arrays: dict[str, Any] = {HEADER: header, **raw.columns, **segments}
-    np.savez_compressed(file, **arrays)
+    archive = io.BytesIO()  # NumPy wants a file that it can also read
+    np.savez_compressed(archive, **arrays)
+    file.write(archive.getbuffer())
 
 
 def read_npz(path: Path) -> TrajectoryBatch:

@@ -1,0 +1,112 @@
+"""Shards at rest: the bytes of a shard compressed with zstd, so that they come back exactly, checksum and all.
+
+`zstd -d`, and any Arrow reader behind a decompressing stream, reads an archived shard without this code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from env_core.errors import CorruptShardError, StoreWriteError
+from env_core.trajectory.checksums import Progress, gone, no_progress, verify
+from env_core.trajectory.manifest import ShardInfo, shard_path, shards_folder
+from env_core.trajectory.publish import (
+    READ_BYTES,
+    link_new,
+    locked,
+    sha256_of,
+    sync_folder,
+    temporary_beside,
+    temporary_file,
+)
+
+
+def archive_path(root: Path, name: str) -> Path:
+    """Where the archived form of a shard is."""
+    return shards_folder(root) / f"{name}.arrow.zst"
+
+
+def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
+    """Compresses a shard and removes its plain form once the compressed one is safe and proven to give it back.
+
+    Raises `CorruptShardError` if the shard is damaged, `StoreWriteError` if the disk refuses.
+    """
+    plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
+    with _archive_lock(root):
+        if not plain.exists() and packed.exists():
+            return
+        verify(plain, shard.sha256, progress)
+        if not packed.exists():
+            temporary = temporary_beside(packed)
+            with temporary_file(temporary) as file, plain.open("rb") as source:
+                with pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as compressed:
+                    while piece := source.read(READ_BYTES):
+                        compressed.write(piece)
+            link_new(temporary, packed)
+        verify_archived(root, shard)
+        plain.unlink()
+        sync_folder(plain.parent)
+
+
+def verify_archived(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
+    """Decompresses without keeping anything. Raises `CorruptShardError` unless the shard's own bytes come out."""
+    path = archive_path(root, shard.name)
+    with _decompressed(path) as stream:
+        found = sha256_of(stream, progress)
+    if found != shard.sha256:
+        raise _damaged(path, shard.sha256, found)
+
+
+def rehydrate(root: Path, shard: ShardInfo) -> None:
+    """Puts the plain form of an archived shard back in its place, for the first use of it. Keeps the archived form.
+
+    Raises `CorruptShardError` if the archived form is damaged, `StoreWriteError` if the plain one cannot be written.
+    """
+    plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
+    with _archive_lock(root):
+        if plain.exists() or not packed.exists():
+            return
+        for leftover in plain.parent.glob(f".{plain.name}.*.tmp"):
+            leftover.unlink(missing_ok=True)
+        temporary = temporary_beside(plain)
+        with temporary_file(temporary) as file, _decompressed(packed) as stream:
+            while piece := stream.read(READ_BYTES):
+                file.write(piece)
+        if file.sha256 != shard.sha256:
+            temporary.unlink()
+            raise _damaged(packed, shard.sha256, file.sha256)
+        link_new(temporary, plain)
+
+
+def restore_shard(root: Path, shard: ShardInfo) -> None:
+    """Rehydrates a shard and removes the archived form. Same errors as `rehydrate`."""
+    rehydrate(root, shard)
+    verify(shard_path(root, shard.name), shard.sha256)
+    archive_path(root, shard.name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _decompressed(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with pa.OSFile(str(path)) as source, pa.CompressedInputStream(source, "zstd") as stream:
+            yield cast(IO[bytes], stream)
+    except StoreWriteError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise gone(path, error if isinstance(error, OSError) else OSError(str(error))) from error
+
+
+def _archive_lock(root: Path) -> Any:
+    """One process at a time archives or rehydrates; who comes second finds the work done."""
+    return locked(root / "locks" / "archive.lock")
+
+
+def _damaged(path: Path, expected: str, found: str) -> CorruptShardError:
+    return CorruptShardError(
+        f"{path} is damaged: decompressed, its SHA-256 is {found}, the shard's is {expected}. Restore it from a copy."
+    )

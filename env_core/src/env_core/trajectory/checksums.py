@@ -1,0 +1,84 @@
+"""Checksums, verified once per file and remembered: a flipped bit in an uncompressed Arrow file goes unnoticed without.
+
+What was verified is remembered beside the file (`<name>.checked`) with its size, time of change and inode: a file that
+changed in any way is read through again. A folder that cannot be written to is no reason to fail: nothing is remembered
+there, and each process verifies once for itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from env_core.errors import CorruptShardError, StoreError, StoreWriteError
+from env_core.trajectory.publish import read_json, sha256_of, write_json
+
+Progress = Callable[[int], None]
+"""Is told how many bytes more were read."""
+
+
+def no_progress(num_bytes: int) -> None:
+    """Tells nobody."""
+
+
+class Checker:
+    """Verifies files against the checksums that they were published with, each at most once."""
+
+    def __init__(self) -> None:
+        self._verified: dict[Path, dict[str, Any]] = {}
+
+    def check(self, path: Path, sha256: str) -> None:
+        """Returns if the file is whole, at once if it is known to be. Raises `CorruptShardError`."""
+        try:
+            state = _state(path, sha256)
+        except OSError as error:
+            raise gone(path, error) from error
+        if self._verified.get(path) == state or _remembered(path) == state:
+            self._verified[path] = state
+            return
+        verify(path, sha256)
+        self._verified[path] = state
+        try:
+            write_json(_note(path), state, replace=True)
+        except StoreWriteError:
+            pass  # a folder that cannot be written to; this process remembers
+
+
+def verify(path: Path, sha256: str, progress: Progress = no_progress) -> None:
+    """Reads the file through. Raises `CorruptShardError` if its checksum is not `sha256` or it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            found = sha256_of(file, progress)
+    except OSError as error:
+        raise gone(path, error) from error
+    if found != sha256:
+        raise CorruptShardError(
+            f"{path} is damaged: its SHA-256 is {found}, it was published with {sha256}. Restore it from a copy, or "
+            "leave it out explicitly (skip_corrupt=True); everything else in the store can be read."
+        )
+
+
+def gone(path: Path, error: OSError) -> CorruptShardError:
+    """The error for a file that should be there and cannot be opened."""
+    return CorruptShardError(
+        f"{path} cannot be read: {error.strerror or error}. If it was retracted just now, open the store again; else "
+        "restore it from a copy, or leave it out explicitly (skip_corrupt=True)."
+    )
+
+
+def _state(path: Path, sha256: str) -> dict[str, Any]:
+    status = os.stat(path)
+    return {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+
+
+def _note(path: Path) -> Path:
+    return path.with_suffix(".checked")
+
+
+def _remembered(path: Path) -> dict[str, Any] | None:
+    try:
+        return read_json(_note(path))
+    except (OSError, StoreError):
+        return None
