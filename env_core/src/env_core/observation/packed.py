@@ -12,6 +12,7 @@ the scalars. `decode(encode(x)) == x` bit for bit, or `encode` raises; nothing i
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,15 +71,14 @@ def decode(packed: Packed, layout: Layout, out: NDArray[np.float32] | None = Non
     """
     lead = _check_packed(packed, layout)
     out = _check_out(out, (*lead, layout.size))
-    rows = out.reshape(-1, layout.size)
-    tile = packed.tile.reshape(-1, layout.tiles)
+    rows, tile = _flat(out), _flat(packed.tile)
     table = layout.code_bits.astype(np.float32)
     for row, codes in zip(rows, tile, strict=True):
         # `clip` only spares numpy a temporary copy: the codes were checked
         table.take(codes, axis=0, out=row[: layout.map_size].reshape(layout.tiles, layout.channels), mode="clip")
-    row_of, position = _mob_positions(packed.mob.reshape(-1, layout.mob_slots), layout)
+    row_of, position = _mob_positions(_flat(packed.mob), layout)
     rows[row_of, position] = 1.0
-    rows[:, layout.map_size :] = packed.scalar.reshape(-1, layout.scalars)
+    rows[:, layout.map_size :] = _flat(packed.scalar)
     return out
 
 
@@ -100,7 +100,7 @@ def encode_bits(obs: NDArray[np.float32], map_size: int) -> Bits:
         )
     bits = np.packbits(ones, axis=1, bitorder="little")
     lead = obs.shape[:-1]
-    return Bits(bits.reshape(*lead, bits.shape[1]), rows[:, map_size:].reshape(*lead, -1).copy())
+    return Bits(bits.reshape(*lead, bits.shape[1]), rows[:, map_size:].copy().reshape(*lead, rows.shape[1] - map_size))
 
 
 def decode_bits(bits: Bits, map_size: int, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
@@ -121,16 +121,21 @@ def decode_bits(bits: Bits, map_size: int, out: NDArray[np.float32] | None = Non
         )
     scalars = bits.scalar.shape[-1]
     out = _check_out(out, (*bits.bits.shape[:-1], map_size + scalars))
-    rows = out.reshape(-1, map_size + scalars)
-    rows[:, :map_size] = np.unpackbits(bits.bits.reshape(-1, num_bytes), axis=1, count=map_size, bitorder="little")
-    rows[:, map_size:] = bits.scalar.reshape(-1, scalars)
+    rows = _flat(out)
+    rows[:, :map_size] = np.unpackbits(_flat(bits.bits), axis=1, count=map_size, bitorder="little")
+    rows[:, map_size:] = _flat(bits.scalar)
     return out
 
 
 def _as_rows(obs: NDArray[np.float32], size: int, name: str) -> NDArray[np.float32]:
     if obs.dtype != np.float32 or obs.ndim == 0 or obs.shape[-1] != size:
         raise ObservationError(f"{name} packs float32 [..., {size}], not {obs.dtype} {list(obs.shape)}")
-    return np.ascontiguousarray(obs).reshape(-1, size)
+    return _flat(np.ascontiguousarray(obs))
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    """[..., n] as [B, n]; said in full because -1 cannot be worked out where n is 0."""
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
 
 
 def _check_out(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> NDArray[np.float32]:
