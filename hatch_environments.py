@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tomllib
 from pathlib import Path
@@ -38,7 +39,8 @@ def _environment(root: Path, name: str, settings: dict[str, Any], workspace: dic
         # All members in one call of the installer, which is how they find one another.
         "workspace": {
             "members": [
-                {"path": str(root / member), "features": list(extras)} for member, extras in settings["members"].items()
+                {"path": str(root / _pattern(member)), "features": extras}
+                for member, extras in settings["members"].items()
             ]
         },
         "dependencies": settings["dependencies"],
@@ -47,7 +49,15 @@ def _environment(root: Path, name: str, settings: dict[str, Any], workspace: dic
             "UV_FIND_LINKS": "{env:PIP_FIND_LINKS:}",  # uv does not read pip's settings
         },
         "scripts": {
-            script: [line.replace("{root}", str(root)) for line in ([lines] if isinstance(lines, str) else lines)]
+            script: [
+                line.replace("{root}", shlex.quote(str(root)))
+                for line in ([lines] if isinstance(lines, str) else lines)
+            ]
             for script, lines in settings["scripts"].items()
         },
     }
+
+
+def _pattern(member: str) -> str:
+    """The member's folder as a pattern, because hatch takes no plain path to the folder that it is called from."""
+    return f"[{member[0]}]{member[1:]}"

@@ -21,7 +21,7 @@ def publish(path: Path, write: Callable[[BinaryIO], object]) -> None:
             file.flush()
             os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's files are for their owner alone
             os.fsync(file.fileno())
-        os.replace(temporary, path)  # noqa: PTH105 - `temporary` is a plain string here
+        os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
