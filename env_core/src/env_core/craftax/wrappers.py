@@ -210,7 +210,7 @@ def _fresh_statistics(game: Game, worlds: Worlds, index: Array) -> EpisodeStatis
     return EpisodeStatistics(
         episode_return=jnp.zeros(index.shape, jnp.float32),
         length=jnp.zeros(index.shape, jnp.int32),
-        deepest_floor=jax.vmap(game.floor)(worlds.inner),
+        deepest_floor=jnp.copy(jax.vmap(game.floor)(worlds.inner)),  # may be a leaf of the state: donated only once
         index=index,
         world_key=worlds.key,
     )
