@@ -77,8 +77,7 @@ class Run:
         `RunLockedError` while another process writes to it.
         """
         folder = Path(path).expanduser().absolute()
-        if not (folder / CONFIG).is_file():
-            raise ResumeError(f"{folder} holds no {CONFIG}, so there is nothing to resume. Name a run directory.")
+        _require_run(folder)
         lock = _lock(folder)
         try:
             record = _read_record(folder)
@@ -89,6 +88,13 @@ class Run:
         except BaseException:
             os.close(lock)
             raise
+
+    @staticmethod
+    def read_config(path: Path | str) -> dict[str, Any]:
+        """The configuration that a run was created with. Raises `ResumeError` where there is no run."""
+        folder = Path(path).expanduser().absolute()
+        _require_run(folder)
+        return dict(_read_record(folder)["config"])
 
     def log(self, step: int, values: Mapping[str, SupportsFloat]) -> None:
         """Appends `values` at `step` (environment steps) to metrics.jsonl, and to wandb if that is on."""
@@ -201,6 +207,11 @@ def _lock(folder: Path) -> int:
 def _publish_record(folder: Path, record: Mapping[str, Any]) -> None:
     content = (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
     publish(folder / CONFIG, lambda file: file.write(content))
+
+
+def _require_run(folder: Path) -> None:
+    if not (folder / CONFIG).is_file():
+        raise ResumeError(f"{folder} holds no {CONFIG}, so there is nothing to resume. Name a run directory.")
 
 
 def _read_record(folder: Path) -> dict[str, Any]:

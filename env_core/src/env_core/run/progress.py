@@ -56,6 +56,10 @@ class Progress:
             self._display.end(f"{text} ({duration(elapsed)})")
             self._pace.skip(elapsed)
 
+    def restart(self, step: int) -> None:
+        """Measures the speed from `step` and from now on, as when a resumed run has found where it stands."""
+        self._pace = Pace(step, self._clock())
+
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Shows `step`, the speed, the time left and `values` (name → number; NaN is left out)."""
         rate = self._pace.at(step, self._clock())
