@@ -18,14 +18,22 @@ class WorkspaceEnvironments(EnvironmentCollectorInterface):
     def finalize_config(self, config: dict[str, Any]) -> None:
         root = Path(__file__).resolve().parent
         workspace = tomllib.loads((root / "workspace.toml").read_text(encoding="utf-8"))
-        # `hatch run test` calls hatch again for each member, also where hatch was called by its path.
-        os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], str(Path(sys.executable).parent)])
+        _prepare_installer(root / workspace["constraints"])
         for name, settings in workspace["environments"].items():
             if unknown := settings.keys() - SETTINGS:
                 raise ValueError(
                     f"workspace.toml, [environments.{name}]: unknown {sorted(unknown)}; known: {sorted(SETTINGS)}"
                 )
             config[name] = _environment(root, name, settings, workspace)
+
+
+def _prepare_installer(constraints: Path) -> None:
+    """Sets what uv and scripts inherit from this process, unless the user has set it."""
+    os.environ.setdefault("UV_CONSTRAINT", str(constraints))
+    if "PIP_FIND_LINKS" in os.environ:  # uv does not read pip's settings
+        os.environ.setdefault("UV_FIND_LINKS", os.environ["PIP_FIND_LINKS"])
+    # `hatch run test` calls hatch again for each member, also where hatch itself was called by its path.
+    os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], str(Path(sys.executable).parent)])
 
 
 def _environment(root: Path, name: str, settings: dict[str, Any], workspace: dict[str, Any]) -> dict[str, Any]:
@@ -44,10 +52,6 @@ def _environment(root: Path, name: str, settings: dict[str, Any], workspace: dic
             ]
         },
         "dependencies": settings["dependencies"],
-        "env-vars": {
-            "UV_CONSTRAINT": str(root / workspace["constraints"]),
-            "UV_FIND_LINKS": "{env:PIP_FIND_LINKS:}",  # uv does not read pip's settings
-        },
         "scripts": {
             script: [
                 line.replace("{root}", shlex.quote(str(root)))

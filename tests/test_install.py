@@ -18,7 +18,9 @@ CONSTRAINTS = ROOT / WORKSPACE["constraints"]
 
 def _run(*command: str | Path, folder: Path) -> str:
     """Outside the tree and without this process's environment of Python."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV", "UV_CONSTRAINT")
+    }
     environment = kept | {"JAX_PLATFORMS": "cpu"}
     finished = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, f"{command}\n{finished.stdout}\n{finished.stderr}"
