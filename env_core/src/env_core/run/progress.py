@@ -122,8 +122,8 @@ class _Lines:
         self._held = ""
 
     def message(self, text: str) -> None:
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        self._release()
+        self._print(text)
 
     def begin(self, text: str) -> None:
         self.message(f"{text} …")
@@ -142,8 +142,12 @@ class _Lines:
 
     def _release(self) -> None:
         if self._held:
-            self.message(self._held)
+            self._print(self._held)
         self._held = ""
+
+    def _print(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
 
 
 class _Bar:

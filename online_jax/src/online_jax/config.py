@@ -1,0 +1,220 @@
+"""Settings. The flags of `hatch run online:train` are made from these fields; a slot owns its settings.
+
+Nothing here imports JAX, so that `--help` and a wrong flag answer at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from env_core.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """What happens when an episode ends."""
+
+    reset: Literal["pool", "optimistic", "plain"] = "pool"
+    """Where the next episode's world comes from: `pool` makes `pool_size` worlds once per rollout and hands them out \
+(fastest); `optimistic` makes one per `reset_ratio` environments at every step; `plain` one per environment and \
+step (slowest, every world its own)."""
+    pool_size: int = 0
+    """Worlds made per rollout under `pool`; they repeat only when more episodes end in one rollout. 0: one for every \
+256 steps of the rollout, at least 16."""
+    reset_ratio: int = 16
+    """Environments per new world and step under `optimistic`; must divide --num-envs."""
+    max_timesteps: int = 0
+    """Steps after which an episode is truncated. 0: the game's own limit (100,000; Classic 10,000)."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Actor and critic: two separate towers of tanh layers."""
+
+    width: int = 512
+    """Units per layer."""
+    depth: int = 3
+    """Hidden layers per tower, the first one included."""
+    first_layer: Literal["auto", "gather", "product"] = "auto"
+    """How the first layer multiplies packed observations: `gather` adds up the rows that the codes name, `product` \
+multiplies a multi-hot map. The function is the same. `auto` measures both on this device, once."""
+    narrow: Literal["auto", "on", "off"] = "auto"
+    """Learn on the map channels seen so far only (`on`): same result, less time and memory. `auto`: on, but not on a \
+GPU or TPU, where the host would have to wait for the count."""
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """Proximal policy optimisation (Schulman et al. 2017)."""
+
+    learning_rate: float = 2e-4
+    """Adam's step size at the start."""
+    anneal: bool = True
+    """Lower the learning rate linearly to 0 over the run, once per update."""
+    gamma: float = 0.99
+    """Discount per step."""
+    gae_lambda: float = 0.8
+    """Trace decay of generalised advantage estimation."""
+    clip: float = 0.2
+    """Clip range of the probability ratio and of the value's change."""
+    entropy: float = 0.01
+    """Weight of the entropy bonus (nats)."""
+    value: float = 0.5
+    """Weight of the value loss."""
+    epochs: int = 4
+    """Passes over each rollout."""
+    minibatches: int = 8
+    """Gradient steps per pass; must divide num_envs * num_steps."""
+    max_grad_norm: float = 1.0
+    """Global gradient norm above which the gradient is scaled down."""
+    adam_eps: float = 1e-5
+    """Adam's epsilon."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """When the whole training state is saved. It also is at the end, and on SIGTERM, SIGUSR1 and Ctrl-C."""
+
+    minutes: float = 10.0
+    """Time between checkpoints; 0 turns the clock off."""
+    updates: int = 0
+    """Updates between checkpoints, besides the clock; 0 turns this off."""
+    keep: int = 2
+    """Newest checkpoints kept."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train an agent on Craftax and record what it does."""
+
+    env_name: str = "Craftax-Symbolic-v1"
+    """Craftax-Symbolic-v1 or Craftax-Classic-Symbolic-v1."""
+    total_steps: int = 1_000_000
+    """Environment steps of the whole run, rounded up to whole updates of num_envs * num_steps."""
+    num_envs: int = 128
+    """Environments stepped in parallel."""
+    num_steps: int = 64
+    """Steps of each environment per update."""
+    seed: int = 0
+    """Seed of everything random: same seed and settings, same parameters and same recorded rows."""
+    record: bool = True
+    """Record trajectories to <run>/trajectories."""
+    record_every: int = 1
+    """Record one rollout in this many. Above 1, episodes are recorded in pieces with gaps between."""
+    record_envs: int = 16
+    """Environments recorded, the first of num_envs; -1 records all. The others never leave the device."""
+    record_shard_mb: int = 96
+    """Size of a shard of the trajectory store, in MB."""
+    log_every: int = 1
+    """Updates per line of metrics.jsonl (and of the screen, away from a terminal)."""
+    env: EnvConfig = field(default_factory=EnvConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+
+    @property
+    def steps_per_update(self) -> int:
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        return math.ceil(self.total_steps / self.steps_per_update)
+
+    @property
+    def pool_size(self) -> int:
+        return self.env.pool_size or max(16, self.steps_per_update // 256)
+
+    @property
+    def recorded_envs(self) -> int:
+        """Environments whose steps are kept: 0 without recording."""
+        return (self.num_envs if self.record_envs < 0 else self.record_envs) if self.record else 0
+
+
+@dataclass(frozen=True)
+class Invocation(TrainConfig):
+    """Train an agent on Craftax and record what it does. \
+ \
+Results go to a new directory under `runs/` (or --run-dir): config.json, metrics.jsonl, checkpoints/, \
+trajectories/ and curves.png. \
+"""
+
+    run_dir: Path | None = None
+    """Where results go. Default: a new directory under the workspace's runs."""
+    resume: Path | None = None
+    """Continue this run from its newest checkpoint, with the settings that it was started with."""
+    quiet: bool = False
+    """Print nothing but errors."""
+    wandb: bool = False
+    """Log to Weights & Biases as well (also on when WANDB_API_KEY is set); metrics.jsonl is always written."""
+
+    def settings(self) -> TrainConfig:
+        """What decides the result, without where and how it is shown."""
+        return TrainConfig(**{f.name: getattr(self, f.name) for f in fields(TrainConfig)})
+
+
+def to_json(config: TrainConfig) -> dict[str, Any]:
+    return asdict(config)
+
+
+def from_json(values: Mapping[str, Any]) -> TrainConfig:
+    """The inverse of `to_json`; a key that this version does not know is a `ConfigError`."""
+    return _build(TrainConfig, values, "")
+
+
+def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
+    known = {f.name: f for f in fields(kind)}
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"The saved configuration has the setting {prefix}{unknown[0]}, which this version does not know. "
+            "Resume with the version that wrote it (config.json names its revision)."
+        )
+    defaults = kind()
+    built = {
+        name: _build(type(getattr(defaults, name)), value, f"{prefix}{name}.")
+        if is_dataclass(getattr(defaults, name))
+        else value
+        for name, value in values.items()
+    }
+    return kind(**built)
+
+
+def validate(config: TrainConfig) -> None:
+    """Raises `ConfigError` for settings that contradict each other, saying which and what would do."""
+    _positive(config, ("total_steps", "num_envs", "num_steps", "record_every", "record_shard_mb", "log_every"))
+    _positive(config.ppo, ("epochs", "minibatches"), "ppo.")
+    _positive(config.network, ("width", "depth"), "network.")
+    _positive(config.checkpoint, ("keep",), "checkpoint.")
+    batch, count = config.steps_per_update, config.ppo.minibatches
+    if batch % count:
+        near = [n for n in range(1, batch + 1) if batch % n == 0]
+        raise ConfigError(
+            f"--num-envs {config.num_envs} x --num-steps {config.num_steps} = {batch} steps cannot be split into "
+            f"--ppo.minibatches {count} equal parts. Nearest that divide: "
+            f"{', '.join(map(str, sorted(sorted(near, key=lambda n: abs(n - count))[:3])))}."
+        )
+    if not -1 <= config.record_envs <= config.num_envs or config.record_envs == 0:
+        raise ConfigError(
+            f"--record-envs {config.record_envs} must lie between 1 and --num-envs {config.num_envs}, or be -1 for "
+            "all. To record nothing, say --no-record."
+        )
+    if config.env.reset == "optimistic" and config.num_envs % config.env.reset_ratio:
+        raise ConfigError(
+            f"--env.reset-ratio {config.env.reset_ratio} must divide --num-envs {config.num_envs} "
+            "for --env.reset optimistic."
+        )
+    if not 0 < config.ppo.gamma <= 1 or not 0 <= config.ppo.gae_lambda <= 1:
+        raise ConfigError(
+            f"--ppo.gamma {config.ppo.gamma} must lie in (0, 1] and --ppo.gae-lambda {config.ppo.gae_lambda} in [0, 1]."
+        )
+
+
+def _positive(config: Any, names: tuple[str, ...], prefix: str = "") -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            flag = f"--{prefix}{name}".replace("_", "-")
+            raise ConfigError(f"{flag} is {getattr(config, name)}; it must be at least 1.")
