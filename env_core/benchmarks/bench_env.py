@@ -45,9 +45,9 @@ def measure(env: Environment, num_envs: int, num_steps: int, rollouts: int) -> s
     run = rollout(env, num_steps).lower(key, state).compile()
     compiled = time.perf_counter() - start
     walls, cpus, episodes = [], [], 0
-    for key in jax.random.split(key, rollouts + 1):
+    for key_rollout in jax.random.split(key, rollouts + 1):
         wall, cpu = time.perf_counter(), time.process_time()
-        state, result = run(key, state)
+        state, result = run(key_rollout, state)
         episodes += int(jax.block_until_ready(result)[0])
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
