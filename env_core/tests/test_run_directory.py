@@ -179,6 +179,13 @@ def test_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
     Run.resume(tmp_path / "r", CONFIG).close()  # the refusals did not keep the lock
 
 
+def test_the_configuration_of_a_run_in_progress_can_be_read(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "r", "ppo", CONFIG):
+        assert Run.read_config(tmp_path / "r") == CONFIG
+    with pytest.raises(ResumeError, match="nothing to resume"):
+        Run.read_config(tmp_path)
+
+
 def test_resuming_what_is_no_run_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ResumeError, match="nothing to resume"):
         Run.resume(tmp_path)

@@ -60,6 +60,16 @@ def test_a_resumed_run_does_not_count_the_steps_before_it() -> None:
     assert "50 steps/s  10s left" in stream.getvalue()
 
 
+def test_a_start_that_is_found_late_counts_from_then_on() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with Progress(10_000, stream=stream, clock=clock) as progress:
+        clock.now += 100
+        progress.restart(9_000)
+        clock.now += 10
+        progress.update(9_500, {})
+    assert "50 steps/s  10s left" in stream.getvalue()
+
+
 def test_quiet_shows_nothing() -> None:
     stream = Terminal()
     with Progress(10, quiet=True, stream=stream) as progress, progress.status("compiling"):
