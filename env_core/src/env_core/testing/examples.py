@@ -94,7 +94,8 @@ class ExampleRecorder:
     def _mobs(self, rows: int) -> Array:
         """Zero to all slots used, ascending, each code once."""
         layout = layouts[self.header.encoding]
-        steps = self._random.integers(1, layout.tiles * layout.mob_channels // layout.mob_slots, (rows, layout.mob_slots))
+        most = layout.tiles * layout.mob_channels // layout.mob_slots
+        steps = self._random.integers(1, most, (rows, layout.mob_slots))
         codes = (np.cumsum(steps, axis=1) - 1).astype(np.uint16)
         used = self._random.integers(0, layout.mob_slots + 1, (rows, 1))
         return np.where(np.arange(layout.mob_slots) < used, codes, np.uint16(EMPTY_MOB))

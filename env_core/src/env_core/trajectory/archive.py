@@ -31,6 +31,11 @@ def archive_path(root: Path, name: str) -> Path:
     return shards_folder(root) / f"{name}.arrow.zst"
 
 
+def is_archived(root: Path, name: str) -> bool:
+    """Whether only the archived form of a shard is there."""
+    return archive_path(root, name).exists() and not shard_path(root, name).exists()
+
+
 def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
     """Compresses a shard and removes its plain form once the compressed one is safe and proven to give it back.
 
@@ -38,15 +43,18 @@ def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress
     """
     plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
     with _archive_lock(root):
-        if not plain.exists() and packed.exists():
+        if is_archived(root, shard.name):
             return
         verify(plain, shard.sha256, progress)
         if not packed.exists():
             temporary = temporary_beside(packed)
-            with temporary_file(temporary) as file, plain.open("rb") as source:
-                with pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as compressed:
-                    while piece := source.read(READ_BYTES):
-                        compressed.write(piece)
+            with (
+                temporary_file(temporary) as file,
+                plain.open("rb") as source,
+                pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as compressed,
+            ):
+                while piece := source.read(READ_BYTES):
+                    compressed.write(piece)
             link_new(temporary, packed)
         verify_archived(root, shard)
         plain.unlink()
@@ -63,13 +71,15 @@ def verify_archived(root: Path, shard: ShardInfo, progress: Progress = no_progre
 
 
 def rehydrate(root: Path, shard: ShardInfo) -> None:
-    """Puts the plain form of an archived shard back in its place, for the first use of it. Keeps the archived form.
+    """Puts the plain form of a shard back in its place if only the archived one is there, which it keeps.
 
     Raises `CorruptShardError` if the archived form is damaged, `StoreWriteError` if the plain one cannot be written.
     """
     plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
+    if not is_archived(root, shard.name):
+        return
     with _archive_lock(root):
-        if plain.exists() or not packed.exists():
+        if not is_archived(root, shard.name):
             return
         for leftover in plain.parent.glob(f".{plain.name}.*.tmp"):
             leftover.unlink(missing_ok=True)

@@ -63,7 +63,7 @@ def _spans(rollouts: Sequence[Rollout], chosen: Sequence[bool]) -> list[tuple[in
 
 def _place(closes: Array) -> Places:
     """`closes` bool [S, n]: steps after which a segment closes; the last one of every slot is one."""
-    num_steps, num_slots = closes.shape
+    num_steps = len(closes)
     before = np.cumsum(closes, axis=0) - closes
     rows_per_slot = num_steps + closes.sum(axis=0)
     first_row = np.cumsum(rows_per_slot) - rows_per_slot

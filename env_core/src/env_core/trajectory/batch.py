@@ -32,7 +32,7 @@ class Provenance:
     craftax_version: str
     layout_sha256: str | None
     producer: str
-    git_revision: str
+    git_revision: str | None
     config_sha256: str
     seed: int
     policy_checkpoint_sha256: str | None = None

@@ -111,7 +111,7 @@ class SegmentBuilder:
         Raises `SchemaError` if rows are waiting for a `build`: they are not part of it and would be lost.
         """
         if self._rollouts:
-            raise SchemaError(f"{self.rows} rows are waiting; call build() and write the batch before keeping the state.")
+            raise SchemaError(f"{self.rows} rows are waiting; build() and write the batch before keeping the state.")
         return {
             "env_slots": self._env_slots.tolist(),
             "next_segment_id": self._next_segment_id,

@@ -1,19 +1,24 @@
 """Checksums, verified once per file and remembered: a flipped bit in an uncompressed Arrow file goes unnoticed without.
 
-What was verified is remembered beside the file (`<name>.checked`) with its size, time of change and inode: a file that
-changed in any way is read through again. A folder that cannot be written to is no reason to fail: nothing is remembered
-there, and each process verifies once for itself.
+What was verified is remembered beside the file (`<name>.checked`) with its size, times of change and inode: a file that
+changed in any way is read through again, and so is one that changed within the last second, for file systems tell time
+in steps. A folder that cannot be written to is no reason to fail: nothing is remembered there, and each process
+verifies once for itself.
 """
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from env_core.errors import CorruptShardError, StoreError, StoreWriteError
 from env_core.trajectory.publish import read_json, sha256_of, write_json
+
+CLOCK_STEP_NS = 1_000_000_000
+"""Coarser than any file system's clock that a store is likely to lie on."""
 
 Progress = Callable[[int], None]
 """Is told how many bytes more were read."""
@@ -24,10 +29,15 @@ def no_progress(num_bytes: int) -> None:
 
 
 class Checker:
-    """Verifies files against the checksums that they were published with, each at most once."""
+    """Verifies files against the checksums that they were published with, each at most once.
 
-    def __init__(self) -> None:
+    With `afresh`, what earlier processes verified counts for nothing. `progress` hears of every byte that is read.
+    """
+
+    def __init__(self, afresh: bool = False, progress: Progress = no_progress) -> None:
         self._verified: dict[Path, dict[str, Any]] = {}
+        self._afresh = afresh
+        self._progress = progress
 
     def check(self, path: Path, sha256: str) -> None:
         """Returns if the file is whole, at once if it is known to be. Raises `CorruptShardError`."""
@@ -35,15 +45,15 @@ class Checker:
             state = _state(path, sha256)
         except OSError as error:
             raise gone(path, error) from error
-        if self._verified.get(path) == state or _remembered(path) == state:
-            self._verified[path] = state
+        if self._verified.get(path) == state:
             return
-        verify(path, sha256)
-        self._verified[path] = state
-        try:
-            write_json(_note(path), state, replace=True)
-        except StoreWriteError:
-            pass  # a folder that cannot be written to; this process remembers
+        settled = _settled(state)
+        if self._afresh or _remembered(path) != state:
+            verify(path, sha256, self._progress)
+            if settled:
+                _remember(path, state)
+        if settled:
+            self._verified[path] = state
 
 
 def verify(path: Path, sha256: str, progress: Progress = no_progress) -> None:
@@ -69,12 +79,29 @@ def gone(path: Path, error: OSError) -> CorruptShardError:
 
 
 def _state(path: Path, sha256: str) -> dict[str, Any]:
-    status = os.stat(path)
-    return {"sha256": sha256, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino}
+    status = path.stat()
+    return {
+        "sha256": sha256,
+        "size": status.st_size,
+        "mtime_ns": status.st_mtime_ns,
+        "ctime_ns": status.st_ctime_ns,
+        "inode": status.st_ino,
+    }
+
+
+def _settled(state: dict[str, Any]) -> bool:
+    """Whether a change from now on would show in the state."""
+    newest: int = max(state["mtime_ns"], state["ctime_ns"])
+    return time.time_ns() - newest > CLOCK_STEP_NS
 
 
 def _note(path: Path) -> Path:
     return path.with_suffix(".checked")
+
+
+def _remember(path: Path, state: dict[str, Any]) -> None:
+    with suppress(StoreWriteError):  # a folder that cannot be written to: this process remembers
+        write_json(_note(path), state, replace=True)
 
 
 def _remembered(path: Path) -> dict[str, Any] | None:

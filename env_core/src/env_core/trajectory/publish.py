@@ -75,7 +75,7 @@ def temporary_file(path: Path) -> Iterator[HashingFile]:
 
 
 def link_new(temporary: Path, target: Path) -> bool:
-    """Gives a temporary file its name, and takes the temporary one away. False, and nothing else, if that name exists."""
+    """Gives a temporary file its name and takes the temporary one away. False, and nothing else, if the name exists."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -97,7 +97,7 @@ def write_json(path: Path, data: Any, *, replace: bool) -> bool:
             return True
         temporary.unlink()
         return False
-    os.replace(temporary, path)
+    temporary.replace(path)
     sync_folder(path.parent)
     return True
 

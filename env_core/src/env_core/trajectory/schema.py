@@ -76,14 +76,14 @@ class Column:
 
 FIELDS: tuple[Field, ...] = (
     Field("obs_tile", "uint8", ("tiles",), True, encodings=PACKED,
-          meaning="code of each tile of the map view, row-major: 0 = dark, else 1 + block·items + item (1 + block where "
-          "the layout has no items)"),
+          meaning="code of each tile of the map view, row-major: 0 = dark, else 1 + block·items + item (1 + block "
+          "where the layout has no items)"),
     Field("obs_mob", "uint16", ("mob_slots",), True, encodings=PACKED,
           meaning="tile·channels + channel of each visible mob, ascending; 0xFFFF = empty slot"),
     Field("obs_scalar", "float32", ("scalars",), True, encodings=(*PACKED, BITS),
           meaning="the rest of the observation (inventory, intrinsics, …), bit for bit as the environment gives it"),
     Field("obs_bits", "uint8", ("bits",), True, encodings=(BITS,),
-          meaning="the leading `map_size` zeros and ones of the observation, eight to a byte, the first in the lowest bit"),
+          meaning="the leading `map_size` zeros and ones of the observation, eight to a byte, lowest bit first"),
     Field("obs_pixel", "uint8", ("height", "width", 3), True, encodings=(PIXEL,), meaning="the frame, RGB"),
     Field("action", "int16", (), True, per_step=True, meaning="the action taken on seeing this row's observation"),
     Field("reward", "float32", (), True, per_step=True, meaning="extrinsic reward of that action"),
@@ -105,7 +105,7 @@ SEGMENT_FIELDS: tuple[Field, ...] = (
     Field("row_start", "int64", (), True, "its first row in this shard"),
     Field("num_steps", "int64", (), True, "its steps n; it has n+1 rows"),
     Field("ending", "str", (), True, "terminated, truncated or cut"),
-    Field("continues_from", "int64", (), True, "segment_id (same writer) whose last observation is its first; −1 = none"),
+    Field("continues_from", "int64", (), True, "segment_id (same writer) whose last observation is its first, or −1"),
     Field("env_seed", "uint64", (), True, "key of the world that the episode plays in (null in the file = unknown)"),
     Field("has_env_seed", "bool", (), True, "whether that key is known (in memory; the file writes null)"),
     Field("policy_step", "int64", (), True, "environment steps that the policy of its first step was trained on"),

@@ -47,14 +47,14 @@ class Totals:
 class Store:
     """The shards of a store at the moment that it was opened, in the order of their numbers."""
 
-    def __init__(self, root: Path, header: Header, shards: Sequence[ShardInfo]) -> None:
+    def __init__(self, root: Path, header: Header, shards: Sequence[ShardInfo], checker: Checker | None = None) -> None:
         self.path = root
         self.header = header
         """That of the store's first writer. A shard's own, with its provenance, is `shard(i).header`."""
         self.shards = tuple(shards)
         self.skipped: list[str] = []
         """Names of the shards that `batches(skip_corrupt=True)` left out, each once."""
-        self._checker = Checker()
+        self.checker = checker or Checker()
 
     @classmethod
     def open(cls, path: Path | str) -> Store:
@@ -94,9 +94,8 @@ class Store:
         """
         info = self.info(shard)
         path = shard_path(self.path, info.name)
-        if not path.exists() and archive.archive_path(self.path, info.name).exists():
-            archive.rehydrate(self.path, info)
-        self._checker.check(path, info.sha256)
+        archive.rehydrate(self.path, info)
+        self.checker.check(path, info.sha256)
         return read_arrow(path)
 
     def shard_header(self, shard: int | str) -> Header:

@@ -147,7 +147,7 @@ def _check_mobs(batch: TrajectoryBatch) -> None:
         _first(outside.any(axis=1), f"obs_mob of row {{}} has a code of {limit} or more, which no mob has.")
 
 
-def _first(wrong: Array, message: str) -> None:
+def _first(wrong: Array | np.bool, message: str) -> None:
     """Raises `SchemaError` with the position of the first true value in `message`, and how many there are."""
     positions = np.flatnonzero(wrong)
     if len(positions):

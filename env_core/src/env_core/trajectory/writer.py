@@ -8,7 +8,6 @@ the lock is free and has no sidecar was left by a process that died.
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -140,9 +139,9 @@ class StoreWriter:
         last = self.shards[-1].last_segment_id if self.shards else -1
         if len(batch.segments) and batch.segments.segment_id[0] <= last:
             raise StoreError(
-                f"The batch starts with segment {batch.segments.segment_id[0]}, but writer {self.writer!r} of {self.path} "
-                f"has written up to segment {last}. Make the builder of the state kept with those shards, retract the "
-                "shards that you record again, or use another writer name."
+                f"The batch starts with segment {batch.segments.segment_id[0]}, but writer {self.writer!r} of "
+                f"{self.path} has written up to segment {last}. Make the builder of the state kept with those shards, "
+                "retract the shards that you record again, or use another writer name."
             )
 
     def _publish(self, batch: TrajectoryBatch, temporary: Path, file: HashingFile, number: int) -> ShardInfo:
@@ -217,5 +216,5 @@ def _check_folder(root: Path) -> None:
     """A new store wants an empty place; an existing one is recognised by its manifest or its shards."""
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file; a store is a folder.")
-    if root.is_dir() and not manifest_path(root).exists() and not shards_folder(root).is_dir() and os.listdir(root):
+    if root.is_dir() and not manifest_path(root).exists() and not shards_folder(root).is_dir() and any(root.iterdir()):
         raise StoreError(f"{root} is no trajectory store and not empty; choose another folder.")

@@ -5,12 +5,20 @@ A codec only moves bytes: it reads a `RawShard`, and `batch_from_raw` makes a ba
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from env_core.errors import SchemaError
 from env_core.trajectory.batch import Header, SegmentTable, TrajectoryBatch
 from env_core.trajectory.validation import validate_structure
 from env_core.trajectory.versions import RawShard, is_newer_minor, migrate
+
+
+class Writable(Protocol):
+    """An open binary file, as far as a codec needs it."""
+
+    def write(self, data: bytes, /) -> int: ...
 
 
 def raw_from_batch(batch: TrajectoryBatch) -> RawShard:

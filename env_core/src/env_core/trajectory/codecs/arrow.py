@@ -9,34 +9,34 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from env_core.errors import CorruptShardError
 from env_core.trajectory.batch import Array, TrajectoryBatch
-from env_core.trajectory.codecs import batch_from_raw, raw_from_batch
+from env_core.trajectory.codecs import Writable, batch_from_raw, raw_from_batch
 from env_core.trajectory.versions import RawShard
 
 HEADER_KEY = b"trajectory.header"
 SEGMENTS_KEY = b"trajectory.segments"
 
 
-def write_arrow(batch: TrajectoryBatch, file: IO[bytes]) -> None:
+def write_arrow(batch: TrajectoryBatch, file: Writable) -> None:
     """Writes a shard to an open binary file. Raises `OSError` if that cannot be written."""
-    per_step = {name for name, column in batch.header.columns.items() if column.per_step}
-    write_raw(raw_from_batch(batch), {name: batch.is_step for name in per_step}, file)
+    per_step = [name for name, column in batch.header.columns.items() if column.per_step]
+    write_raw(raw_from_batch(batch), dict.fromkeys(per_step, batch.is_step), file)
 
 
-def write_raw(raw: RawShard, valid: dict[str, Array], file: IO[bytes]) -> None:
+def write_raw(raw: RawShard, valid: dict[str, Array], file: Writable) -> None:
     """Writes the parts of a shard; `valid` are the rows [R] where a column is not null, for columns that have nulls."""
     metadata = {HEADER_KEY: json.dumps(raw.header).encode(), SEGMENTS_KEY: json.dumps(raw.segments).encode()}
     arrays = {name: to_arrow(column, valid.get(name)) for name, column in raw.columns.items()}
     write_table(arrays, metadata, file)
 
 
-def write_table(arrays: dict[str, pa.Array], metadata: dict[bytes, bytes], file: IO[bytes]) -> None:
+def write_table(arrays: dict[str, pa.Array], metadata: dict[bytes, bytes], file: Writable) -> None:
     """Writes equally long arrays as an IPC file of one record batch."""
     table = pa.record_batch(list(arrays.values()), names=list(arrays)).replace_schema_metadata(metadata)
     with pa.ipc.new_file(pa.PythonFile(file, mode="w"), table.schema) as writer:
@@ -58,7 +58,7 @@ def read_raw(path: Path) -> RawShard:
     try:
         header, segments = (json.loads(metadata[key]) for key in (HEADER_KEY, SEGMENTS_KEY))
     except (KeyError, ValueError) as error:
-        raise CorruptShardError(f"{path} is an Arrow file but no trajectory shard: its metadata lacks {error}.") from error
+        raise CorruptShardError(f"{path} is no trajectory shard: its metadata lacks {error}.") from error
     columns = {name: to_numpy(table.column(name)) for name in table.schema.names}
     return RawShard(header, columns, segments)
 

@@ -9,13 +9,13 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from env_core.errors import CorruptShardError
 from env_core.trajectory.batch import Array, TrajectoryBatch
-from env_core.trajectory.codecs import batch_from_raw, raw_from_batch
+from env_core.trajectory.codecs import Writable, batch_from_raw, raw_from_batch
 from env_core.trajectory.schema import SEGMENT_FIELDS
 from env_core.trajectory.versions import RawShard
 
@@ -23,7 +23,7 @@ HEADER = "header_json"
 SEGMENT_PREFIX = "segment."
 
 
-def write_npz(batch: TrajectoryBatch, file: IO[bytes]) -> None:
+def write_npz(batch: TrajectoryBatch, file: Writable) -> None:
     """Writes a compressed archive to an open binary file. Raises `OSError` if that cannot be written."""
     raw = raw_from_batch(batch)
     segments = {SEGMENT_PREFIX + field.name: getattr(batch.segments, field.name) for field in SEGMENT_FIELDS}
@@ -31,7 +31,7 @@ def write_npz(batch: TrajectoryBatch, file: IO[bytes]) -> None:
     arrays: dict[str, Any] = {HEADER: header, **raw.columns, **segments}
     archive = io.BytesIO()  # NumPy wants a file that it can also read
     np.savez_compressed(archive, **arrays)
-    file.write(archive.getbuffer())
+    file.write(archive.getvalue())
 
 
 def read_npz(path: Path) -> TrajectoryBatch:

@@ -1,0 +1,177 @@
+"""Column groups: more columns for the rows of a shard, in files of their own, so that labelling copies no observation.
+
+`columns/<group>/<key>/<shard>.arrow` has one row per row of the shard; `group` says what it is (`hidden_state`,
+`return_to_go`), `key` which one (a fingerprint, a discount). `group.json` beside them holds what they were made with.
+Every file names the checksum of the shard that it belongs to, and has a sidecar with its own.
+
+Rows may share values: an array `index`, int32 [rows], then says which of M values each row has (−1: none), and only
+those M are stored, as an Arrow dictionary. Readers that know nothing of this see the values row by row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from env_core.errors import CorruptShardError, SchemaError, StoreError
+from env_core.trajectory.batch import Array
+from env_core.trajectory.codecs.arrow import map_table, to_arrow, to_numpy, write_table
+from env_core.trajectory.manifest import ShardInfo
+from env_core.trajectory.publish import link_new, locked, read_json, temporary_beside, temporary_file, write_json
+from env_core.trajectory.store import Store
+
+INDEX = "index"
+"""Name of the array that tells rows' values apart where rows share them."""
+
+PARENT_KEY = b"trajectory.parent_sha256"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=+-]{0,127}")
+
+
+@dataclass(frozen=True)
+class GroupInfo:
+    """A column group of a store: what it was made with, and the names of the shards that have it."""
+
+    group: str
+    key: str
+    metadata: Mapping[str, Any]
+    shards: tuple[str, ...]
+
+
+class ColumnGroup(NamedTuple):
+    """A group's columns for one shard: arrays [rows, …], or [M, …] with `index` int32 [rows]."""
+
+    metadata: Mapping[str, Any]
+    columns: Mapping[str, Array]
+
+
+def write_column_group(
+    store: Store, group: str, key: str, shard: int | str, arrays: Mapping[str, Array], metadata: Mapping[str, Any]
+) -> bool:
+    """Publishes columns for the rows of a shard. False if the shard has them already: the first writer wins.
+
+    `arrays` are numbers or booleans, [rows] or [rows, width]; with an `index`, [M] or [M, width]. Raises `SchemaError`
+    if they do not fit the shard, `StoreError` if the group was made with other `metadata`, `StoreWriteError`.
+    """
+    info = store.info(shard)
+    folder = _folder(store, group, key)
+    _check_arrays(arrays, info)
+    folder.mkdir(parents=True, exist_ok=True)
+    _check_metadata(folder, group, key, metadata)
+    target = folder / f"{info.name}.arrow"
+    temporary = temporary_beside(target)
+    with temporary_file(temporary) as file:
+        write_table(_to_arrow(arrays), {PARENT_KEY: info.sha256.encode()}, file)
+    sidecar = {"sha256": file.sha256, "num_bytes": file.num_bytes, "parent_sha256": info.sha256}
+    try:
+        with locked(store.path / "locks" / "columns.lock"):
+            if target.with_suffix(".json").exists():
+                return False
+            target.unlink(missing_ok=True)  # without a sidecar: left by a process that died
+            link_new(temporary, target)
+            return write_json(target.with_suffix(".json"), sidecar, replace=False)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_column_group(store: Store, group: str, key: str, shard: int | str) -> ColumnGroup:
+    """A group's columns for a shard, memory-mapped and read-only.
+
+    Raises `StoreError` if there are none, `CorruptShardError` if they are damaged or belong to other rows.
+    """
+    info = store.info(shard)
+    folder = _folder(store, group, key)
+    path = folder / f"{info.name}.arrow"
+    try:
+        metadata = read_json(folder / "group.json")["metadata"]
+        sidecar = read_json(path.with_suffix(".json"))
+    except FileNotFoundError:
+        known = [f"{g.group}/{g.key} ({len(g.shards)} shards)" for g in list_groups(store)]
+        raise StoreError(
+            f"{store.path} has no columns {group}/{key} for {info.name}. It has: {', '.join(known) or 'none'}."
+        ) from None
+    store.checker.check(path, sidecar["sha256"])
+    table = map_table(path)
+    parent = (table.schema.metadata or {}).get(PARENT_KEY, b"").decode()
+    if parent != info.sha256:
+        raise CorruptShardError(
+            f"{path} was made for a shard with SHA-256 {parent}, but {info.name} has {info.sha256}: its rows are "
+            "others. Remove the file and make the columns again."
+        )
+    return ColumnGroup(metadata, _to_numpy(table))
+
+
+def list_groups(store: Store) -> list[GroupInfo]:
+    """All column groups of a store, by name and key."""
+    found = []
+    for path in sorted(store.path.glob("columns/*/*/group.json")):
+        data = read_json(path)
+        shards = sorted(p.stem for p in path.parent.glob("shard-*.json"))
+        found.append(GroupInfo(data["group"], data["key"], data["metadata"], tuple(shards)))
+    return found
+
+
+def _folder(store: Store, group: str, key: str) -> Path:
+    for what, name in (("group", group), ("key", key)):
+        if not NAME.fullmatch(name):
+            raise StoreError(f"{name!r} is no {what} of columns; use letters, digits and '_ . = + -', no path.")
+    return store.path / "columns" / group / key
+
+
+def _check_arrays(arrays: Mapping[str, Array], info: ShardInfo) -> None:
+    values = {name: array for name, array in arrays.items() if name != INDEX}
+    if not values:
+        raise SchemaError("A column group needs at least one array besides the index.")
+    for name, array in values.items():
+        if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
+            raise SchemaError(f"Column {name!r} is {array.dtype}{list(array.shape)}; numbers [rows] or [rows, width].")
+    lengths = {len(array) for array in values.values()}
+    if INDEX not in arrays:
+        if lengths != {info.num_rows}:
+            raise SchemaError(f"The columns have {sorted(lengths)} rows; {info.name} has {info.num_rows}.")
+        return
+    index = arrays[INDEX]
+    if index.dtype != np.int32 or index.shape != (info.num_rows,) or len(lengths) != 1:
+        raise SchemaError(
+            f"The index is {index.dtype}{list(index.shape)} over columns of {sorted(lengths)} values; expected "
+            f"int32[{info.num_rows}] over columns of one length."
+        )
+    if index.min() < -1 or index.max() >= min(lengths):
+        raise SchemaError(f"The index goes from {index.min()} to {index.max()}; expected -1 to {min(lengths) - 1}.")
+
+
+def _check_metadata(folder: Path, group: str, key: str, metadata: Mapping[str, Any]) -> None:
+    """The first writer of a group says what it is made with; all others must agree."""
+    path = folder / "group.json"
+    write_json(path, {"group": group, "key": key, "metadata": dict(metadata)}, replace=False)
+    theirs = read_json(path)["metadata"]
+    names = sorted(n for n in {*theirs, *metadata} if theirs.get(n) != metadata.get(n))
+    if names:
+        told = "; ".join(f"{n}: {theirs.get(n)!r} there, {metadata.get(n)!r} given" for n in names)
+        raise StoreError(f"Columns {group}/{key} were made otherwise: {told}. Use another key.")
+
+
+def _to_arrow(arrays: Mapping[str, Array]) -> dict[str, pa.Array]:
+    values = {name: to_arrow(array) for name, array in arrays.items() if name != INDEX}
+    if INDEX not in arrays:
+        return values
+    index = arrays[INDEX]
+    shared = to_arrow(np.maximum(index, 0), valid=index >= 0)
+    return {name: pa.DictionaryArray.from_arrays(shared, array) for name, array in values.items()}
+
+
+def _to_numpy(table: pa.RecordBatch) -> dict[str, Array]:
+    columns = {}
+    for name, array in zip(table.schema.names, table.columns, strict=True):
+        if pa.types.is_dictionary(array.type):
+            columns[name] = to_numpy(array.dictionary)
+            valid = np.asarray(array.indices.is_valid())
+            columns[INDEX] = np.where(valid, to_numpy(array.indices), np.int32(-1))
+        else:
+            columns[name] = to_numpy(array)
+    return columns
