@@ -34,8 +34,12 @@ FLOORS = 9
 def chunk(env: Environment, num_envs: int):
     """The jitted function: key, state, worlds -> state, (observation, packed, decoded) of every state and its crowd."""
     game = make_craftax_env_from_name(env.name, auto_reset=False)
-    observe, get_obs = jax.vmap(observer(env.layout)), jax.vmap(game.get_obs)
+    observe = jax.vmap(observer(env.layout))
     crowd = jax.vmap(crowded(env.layout))
+
+    def get_obs(inner):
+        # As in a program of its own: XLA merges the game's divisions with those that made the state.
+        return jax.vmap(game.get_obs)(jax.lax.optimization_barrier(inner))
 
     def seen(inner):
         packed = observe(inner)

@@ -91,6 +91,16 @@ def test_one_state_alone_gives_what_it_gives_among_many(worlds_of, classic, full
             assert np.array_equal(a, b[4])
 
 
+@pytest.mark.parametrize("layout", [CLASSIC, CRAFTAX], ids=lambda layout: layout.name)
+def test_a_state_known_to_the_compiler_gives_what_an_unknown_one_gives(layout, worlds_of) -> None:
+    """Folded at compile time, a division is exact; at run time XLA multiplies by the reciprocal."""
+    world = jax.tree.map(lambda leaf: leaf[0], worlds_of[layout])
+    world = world.replace(player_food=7, player_drink=9)  # Python numbers: literals in the program
+    known = jax.jit(lambda: observer(layout)(world))()
+    unknown = jax.jit(observer(layout))(world)
+    assert np.asarray(known.scalar).tobytes() == np.asarray(unknown.scalar).tobytes()
+
+
 # Mobs of Craftax-Classic by hand: (kind, row and column on the screen of 7 x 9, present), in the order of writing,
 # and the (tile, channel) pairs that remain visible.
 ZOMBIES, COWS = "zombies", "cows"

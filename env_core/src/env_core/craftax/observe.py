@@ -1,7 +1,8 @@
 """Game state -> packed observation, in JAX, never making the one-hot; and the packed observation decoded in JAX.
 
-`decode(observe(state), layout)` equals the environment's own `get_obs(state)` bit for bit. Three habits of the game
-are reproduced on purpose:
+`decode(observe(state), layout)` equals the environment's own `jit(get_obs)(state)` bit for bit. (Inside a larger
+program the game's own floats vary in the last bit, because XLA merges its divisions with what made the state; ours do
+not.) Three habits of the game are reproduced on purpose:
 
 - a mob is written with `.at[position].set(on_screen)`, and JAX wraps negative indices: a mob just off the left or top
   edge is written, as absent, at the opposite edge, where it erases one of its kind;
