@@ -86,7 +86,7 @@ def pooled(pool_size: int) -> Resets:
     """`pool_size` worlds made once per rollout; each ended episode takes the next one.
 
     A world comes up twice only when more than `pool_size` episodes end in one rollout. Making a world costs about as
-    much as 24 steps, so this is the cheapest way as long as the pool is smaller than the rollout's endings times that.
+    much as 24 steps, so a pool is the cheapest way unless it holds far more worlds than episodes end in a rollout.
     """
 
     def draw(_: CreateWorlds, __: Array, worlds: Worlds, ended: Array, used: Array) -> tuple[Worlds, Array]:
