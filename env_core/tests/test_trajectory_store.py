@@ -12,6 +12,7 @@ from env_core.errors import CorruptShardError, SchemaError, StoreError, StoreWri
 from env_core.testing.examples import example_batch, example_header
 from env_core.testing.store_conformance import StoreConformance, consecutive_batches
 from env_core.trajectory import checksums
+from env_core.trajectory.builder import SegmentBuilder
 from env_core.trajectory.inspection import complete_returns, verify_store
 from env_core.trajectory.store import Store, StoreWriter
 
@@ -243,3 +244,24 @@ def test_returns_of_complete_episodes_go_over_shards(tmp_path: Path) -> None:
     returns = complete_returns(Store.open(tmp_path))
     assert returns.num_complete == len(expected)
     assert returns.mean == pytest.approx(np.mean(expected))
+
+
+def test_a_header_that_no_rows_can_have_is_refused_before_any_are_recorded(tmp_path: Path) -> None:
+    header = example_header()
+    foreign = replace(header, provenance=replace(header.provenance, layout_sha256="f" * 64))
+    for wrong, message in (
+        (foreign, "layout_sha256 is ffff"),
+        (replace(header, schema_version="1.9"), r"schema 1\.9; this program writes 1\.0"),
+        (replace(header, encoding="craftax_symbolic"), "Did you mean 'craftax_symbolic/1'"),
+    ):
+        with pytest.raises(SchemaError, match=message):
+            StoreWriter.open(tmp_path / "store", wrong)
+        with pytest.raises(SchemaError, match=message):
+            SegmentBuilder(wrong, [0])
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreWriteError, match="fix the permission"):
+        StoreWriter.open(tmp_path / "file" / "store", example_header())

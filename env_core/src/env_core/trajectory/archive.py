@@ -19,8 +19,8 @@ from env_core.trajectory.publish import (
     READ_BYTES,
     link_new,
     locked,
+    remove,
     sha256_of,
-    sync_folder,
     temporary_beside,
     temporary_file,
 )
@@ -57,8 +57,7 @@ def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress
                     compressed.write(piece)
             link_new(temporary, packed)
         verify_archived(root, shard)
-        plain.unlink()
-        sync_folder(plain.parent)
+        remove(plain)
 
 
 def verify_archived(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
@@ -82,7 +81,7 @@ def rehydrate(root: Path, shard: ShardInfo) -> None:
         if not is_archived(root, shard.name):
             return
         for leftover in plain.parent.glob(f".{plain.name}.*.tmp"):
-            leftover.unlink(missing_ok=True)
+            remove(leftover)
         temporary = temporary_beside(plain)
         with temporary_file(temporary) as file, _decompressed(packed) as stream:
             while piece := stream.read(READ_BYTES):
@@ -97,7 +96,7 @@ def restore_shard(root: Path, shard: ShardInfo) -> None:
     """Rehydrates a shard and removes the archived form. Same errors as `rehydrate`."""
     rehydrate(root, shard)
     verify(shard_path(root, shard.name), shard.sha256)
-    archive_path(root, shard.name).unlink(missing_ok=True)
+    remove(archive_path(root, shard.name))
 
 
 @contextmanager

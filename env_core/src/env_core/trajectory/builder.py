@@ -20,6 +20,7 @@ from env_core.trajectory.assembly import assemble, stretch_ends
 from env_core.trajectory.batch import NO_SEGMENT, Array, Header, TrajectoryBatch
 from env_core.trajectory.rollout import FLAGS, Rollout, checked
 from env_core.trajectory.schema import Ending
+from env_core.trajectory.validation import check_header
 
 
 class SegmentBuilder:
@@ -27,12 +28,13 @@ class SegmentBuilder:
 
     `env_slots` [n] numbers the recorded environment slots, in the order of the rollouts' second axis. `state` is what
     `state()` gave after the last `build`: a builder made of it goes on with the same segment ids. Raises `SchemaError`
-    if it belongs to other slots.
+    if it belongs to other slots, or if no rows can have this header.
     """
 
     def __init__(self, header: Header, env_slots: Sequence[int], state: Mapping[str, Any] | None = None) -> None:
         if len(set(env_slots)) != len(env_slots) or min(env_slots, default=-1) < 0:
             raise SchemaError(f"env_slots must be different numbers from 0: {list(env_slots)}.")
+        check_header(header)
         self._header = header
         self._env_slots = np.array(env_slots, np.int32)
         self._rollouts: list[Rollout] = []

@@ -23,7 +23,16 @@ from env_core.errors import CorruptShardError, SchemaError, StoreError
 from env_core.trajectory.batch import Array
 from env_core.trajectory.codecs.arrow import map_table, to_arrow, to_numpy, write_table
 from env_core.trajectory.manifest import ShardInfo
-from env_core.trajectory.publish import link_new, locked, read_json, temporary_beside, temporary_file, write_json
+from env_core.trajectory.publish import (
+    link_new,
+    locked,
+    make_folder,
+    read_json,
+    remove,
+    temporary_beside,
+    temporary_file,
+    write_json,
+)
 from env_core.trajectory.store import Store
 
 INDEX = "index"
@@ -61,7 +70,7 @@ def write_column_group(
     info = store.info(shard)
     folder = _folder(store, group, key)
     _check_arrays(arrays, info)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     _check_metadata(folder, group, key, metadata)
     target = folder / f"{info.name}.arrow"
     temporary = temporary_beside(target)
@@ -72,7 +81,7 @@ def write_column_group(
         with locked(store.path / "locks" / "columns.lock"):
             if target.with_suffix(".json").exists():
                 return False
-            target.unlink(missing_ok=True)  # without a sidecar: left by a process that died
+            remove(target)  # without a sidecar: left by a process that died
             link_new(temporary, target)
             return write_json(target.with_suffix(".json"), sidecar, replace=False)
     finally:

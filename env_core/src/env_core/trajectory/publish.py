@@ -52,38 +52,43 @@ def temporary_beside(path: Path) -> Path:
 
 
 @contextmanager
-def temporary_file(path: Path) -> Iterator[HashingFile]:
-    """A new file at `path`, complete and on the disk when the block ends, gone if it fails.
-
-    Raises `StoreWriteError` if the operating system refuses (a full disk, a quota, missing permission).
-    """
+def refusals(path: Path) -> Iterator[None]:
+    """Turns what the operating system refuses at `path` (a full disk, a quota, a permission) into `StoreWriteError`."""
     try:
-        with path.open("xb") as file:
-            hashing = HashingFile(file)
-            yield hashing
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
-        path.unlink(missing_ok=True)
         raise StoreWriteError(
             f"Writing {path} failed: {error.strerror or error}. Nothing was added, what was there is intact; make room "
             "or fix the permission, then go on."
         ) from error
+
+
+@contextmanager
+def temporary_file(path: Path) -> Iterator[HashingFile]:
+    """A new file, complete and on the disk when the block ends, gone if it fails. Raises `StoreWriteError`."""
+    try:
+        with refusals(path), path.open("xb") as file:
+            hashing = HashingFile(file)
+            yield hashing
+            file.flush()
+            os.fsync(file.fileno())
     except BaseException:
         path.unlink(missing_ok=True)
         raise
 
 
 def link_new(temporary: Path, target: Path) -> bool:
-    """Gives a temporary file its name and takes the temporary one away. False, and nothing else, if the name exists."""
-    try:
-        os.link(temporary, target)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise StoreWriteError(f"Publishing {target} failed: {error.strerror}; stores need hard links.") from error
-    temporary.unlink()
-    sync_folder(target.parent)
+    """Gives a temporary file its name and takes the temporary one away. False, and nothing else, if the name exists.
+
+    Raises `StoreWriteError`, also on file systems without hard links.
+    """
+    with refusals(target):
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        temporary.unlink()
+        sync_folder(target.parent)
     return True
 
 
@@ -97,9 +102,23 @@ def write_json(path: Path, data: Any, *, replace: bool) -> bool:
             return True
         temporary.unlink()
         return False
-    temporary.replace(path)
-    sync_folder(path.parent)
+    with refusals(path):
+        temporary.replace(path)
+        sync_folder(path.parent)
     return True
+
+
+def remove(path: Path) -> None:
+    """Removes a file if it is there. Raises `StoreWriteError`."""
+    with refusals(path):
+        path.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> Path:
+    """Makes a folder and those above it where they are missing. Raises `StoreWriteError`."""
+    with refusals(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -135,9 +154,11 @@ def sha256_of(file: IO[bytes], progress: Callable[[int], None] = lambda _: None)
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Holds the lock file at `path`; the kernel lets go of it however the process ends.
 
-    Raises `BlockingIOError` if another holds it and `wait` is false.
+    Raises `BlockingIOError` if another holds it and `wait` is false, `StoreWriteError` if it cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    make_folder(path.parent)
+    with refusals(path):
+        file = path.open("a+b")
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield

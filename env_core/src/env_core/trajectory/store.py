@@ -18,7 +18,7 @@ from env_core.trajectory.checksums import Checker, Progress, no_progress
 from env_core.trajectory.codecs.arrow import read_arrow
 from env_core.trajectory.codecs.npz import write_npz
 from env_core.trajectory.manifest import ShardInfo, read_manifest, shard_path, sidecar_path
-from env_core.trajectory.publish import link_new, read_json, temporary_beside, temporary_file
+from env_core.trajectory.publish import link_new, make_folder, read_json, temporary_beside, temporary_file
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.writer import TARGET_SHARD_BYTES, StoreWriter
 
@@ -126,8 +126,7 @@ class Store:
 
         Raises `StoreError` if such a file exists, and the errors of `shard` and `StoreWriteError`.
         """
-        out = Path(folder)
-        out.mkdir(parents=True, exist_ok=True)
+        out = make_folder(Path(folder))
         paths = []
         for info in self.shards if shards is None else [self.info(shard) for shard in shards]:
             target = out / f"{info.name}.npz"

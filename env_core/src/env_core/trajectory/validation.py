@@ -10,14 +10,15 @@ import numpy as np
 from env_core.errors import SchemaError, nearest
 from env_core.observation.layout import layouts
 from env_core.observation.packed import EMPTY_MOB
-from env_core.trajectory.batch import NO_SEGMENT, Array, SegmentTable, TrajectoryBatch
-from env_core.trajectory.schema import PACKED, SEGMENT_FIELDS, Ending
+from env_core.trajectory.batch import NO_SEGMENT, Array, Header, SegmentTable, TrajectoryBatch
+from env_core.trajectory.schema import PACKED, SCHEMA_VERSION, SEGMENT_FIELDS, Ending
+from env_core.trajectory.versions import is_newer_minor
 
 
 def validate(batch: TrajectoryBatch) -> None:
     """Structure and values. Raises `SchemaError` for the first thing that is wrong."""
     validate_structure(batch)
-    _check_layout(batch)
+    check_header(batch.header)
     _check_flags(batch)
     _check_steps(batch)
     _check_finite(batch)
@@ -76,10 +77,15 @@ def _check_segments(segments: SegmentTable, num_rows: int) -> None:
     )
 
 
-def _check_layout(batch: TrajectoryBatch) -> None:
-    """A named layout means the same codes everywhere: the header's hash must be that of the layout of that name."""
-    layout = layouts.get(batch.header.encoding)
-    given = batch.header.provenance.layout_sha256
+def check_header(header: Header) -> None:
+    """What rows of this header need before there are any. Raises `SchemaError`.
+
+    A named layout means the same codes everywhere: the header's hash must be that of the layout of that name.
+    """
+    if not header.columns or is_newer_minor(header.schema_version):
+        raise SchemaError(f"The header says schema {header.schema_version}; this program writes {SCHEMA_VERSION}.")
+    layout = layouts.get(header.encoding)
+    given = header.provenance.layout_sha256
     if layout is not None and given != layout.sha256:
         raise SchemaError(
             f"The header's layout_sha256 is {given}, but {layout.name} has {layout.sha256}: the observations were made "

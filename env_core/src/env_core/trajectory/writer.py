@@ -30,7 +30,17 @@ from env_core.trajectory.manifest import (
     store_lock,
     write_manifest,
 )
-from env_core.trajectory.publish import HashingFile, link_new, locked, temporary_beside, temporary_file, write_json
+from env_core.trajectory.publish import (
+    HashingFile,
+    link_new,
+    locked,
+    make_folder,
+    remove,
+    temporary_beside,
+    temporary_file,
+    write_json,
+)
+from env_core.trajectory.validation import check_header
 
 TARGET_SHARD_BYTES = 96 * 2**20
 """Build a batch when the builder holds about this much: large enough to read well, small enough to keep in memory."""
@@ -57,24 +67,24 @@ class StoreWriter:
         """Opens the store at `path`, creating it if there is none, and repairs what a killed process left.
 
         Raises `StoreError` if the writer name is in use, the folder holds something else, or the store's rows are of
-        another environment, layout, encoding or major version; `VersionError` if a newer program made it.
+        another environment, layout, encoding or major version; `SchemaError` if no rows can have this header;
+        `VersionError` if a newer program made the store; `StoreWriteError` if the disk refuses.
         """
         root = Path(path)
+        check_header(header)
         if not WRITER_NAME.fullmatch(writer):
             raise StoreError(f"{writer!r} is no writer name; use up to 64 letters, digits, '-' and '_'.")
         _check_folder(root)
         with ExitStack() as held:
+            make_folder(shards_folder(root))
             try:
-                shards_folder(root).mkdir(parents=True, exist_ok=True)
                 held.enter_context(locked(root / "locks" / f"writer-{writer}.lock", wait=False))
-                return cls(root, header, writer, held)
             except BlockingIOError as error:
                 raise StoreError(
                     f"Writer {writer!r} of {root} is open in another process. Stop that process, or choose another "
                     "writer name."
                 ) from error
-            except OSError as error:
-                raise StoreWriteError(f"Cannot write to {root}: {error}.") from error
+            return cls(root, header, writer, held)
 
     def append(self, batch: TrajectoryBatch) -> ShardInfo:
         """Publishes a batch as the next shard.
@@ -92,10 +102,10 @@ class StoreWriter:
             with locked(store_lock(self.path)):
                 manifest = self._finish_retraction(read_manifest(self.path))
                 shard = self._publish(batch, temporary, file, manifest.next_shard)
+                self.shards = (*self.shards, shard)
                 self._index()
         finally:
             temporary.unlink(missing_ok=True)
-        self.shards = (*self.shards, shard)
         return shard
 
     def retract(self, shards: Sequence[ShardInfo | str]) -> None:
@@ -109,12 +119,15 @@ class StoreWriter:
         for name in names:
             if name not in own:
                 raise StoreError(f"{name!r} is no shard of writer {self.writer!r} in {self.path}. {nearest(name, own)}")
+        if not names:
+            return
         with locked(store_lock(self.path)):
             manifest = read_manifest(self.path)
             kept = tuple(shard for shard in manifest.shards if shard.name not in names)
             retracted = replace(manifest, shards=kept, retracted=(*manifest.retracted, *names))
             write_manifest(self.path, retracted)
-            self._adopt(self._finish_retraction(retracted))
+            self._adopt(retracted)
+            self._finish_retraction(retracted)
 
     def close(self) -> None:
         """Gives the writer name back. Closing twice does nothing."""
@@ -194,7 +207,7 @@ class StoreWriter:
                 *shards_folder(self.path).glob(f"{name}.*"),
                 *self.path.glob(f"columns/*/*/{name}.*"),
             ):
-                path.unlink(missing_ok=True)
+                remove(path)
         finished = replace(manifest, retracted=())
         write_manifest(self.path, finished)
         return finished
@@ -209,7 +222,7 @@ class StoreWriter:
         orphans += folder.glob(f".{self.writer}.arrow.*.tmp")
         for path in orphans:
             log.info("Removing %s, left by a process that died", path)
-            path.unlink(missing_ok=True)
+            remove(path)
 
 
 def _check_folder(root: Path) -> None:
