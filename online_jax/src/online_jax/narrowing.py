@@ -20,7 +20,7 @@ import jax.numpy as jnp
 
 from online_jax.networks import Encoder
 
-SIZES = (24, 32, 48, 64)
+SIZES = (20, 24, 32, 48, 64)
 
 
 class Part(NamedTuple):

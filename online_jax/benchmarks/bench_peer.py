@@ -1,0 +1,47 @@
+"""PPO here against the peer's, side by side on this machine: steps per second and CPU-seconds, as ratios.
+
+    git clone https://github.com/MichaelTMatthews/Craftax_Baselines peer
+    python -m venv peer-env && peer-env/bin/pip install -r peer/requirements.txt
+    hatch run online:python online_jax/benchmarks/bench_peer.py --checkout peer --peer-python peer-env/bin/python
+
+Both run 128 environments x 64 steps, 4 epochs x 8 minibatches and width 512 with their own defaults (the peer with
+optimistic resets, ratio 16), in processes that take turns round by round. Compilation is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from rounds import Side, report, take_turns
+
+HERE = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--checkout", type=Path, required=True, help="the peer's repository")
+    parser.add_argument("--peer-python", required=True, help="a Python with the peer's requirements")
+    parser.add_argument("--env-name", default="Craftax-Symbolic-v1")
+    parser.add_argument("--num-envs", default="128")
+    parser.add_argument("--num-steps", default="64")
+    parser.add_argument("--updates", default="5", help="updates per round")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    sizes = ["--env-name", given.env_name, "--num-envs", given.num_envs, "--num-steps", given.num_steps]
+    sizes += ["--updates", given.updates]
+    ours = Side("ours", [sys.executable, str(HERE / "ours.py"), *sizes], os.environ)
+    checkout = ["--checkout", str(given.checkout.absolute())]
+    peer = Side("peer", [given.peer_python, str(HERE / "peer.py"), *checkout, *sizes], os.environ)
+    take_turns(ours, peer, given.rounds)
+    result = report(ours, peer, int(given.num_envs) * int(given.num_steps))
+    sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    ours.close()
+    peer.close()
+
+
+if __name__ == "__main__":
+    main()
