@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,6 +163,10 @@ def test_archives_are_checked_and_restored(recorded: Path) -> None:
         Store.open(recorded).shard(1)
     report = verify_store(Store.open(recorded))
     assert len(report.defects) == 1 and not report.leftovers
+    packed.write_bytes((recorded / "shards" / "shard-000000.arrow.zst").read_bytes())
+    with pytest.raises(CorruptShardError, match=r"shard-000001\.arrow\.zst is damaged: decompressed, its SHA-256"):
+        Store.open(recorded).shard(1)
+    assert not (recorded / "shards" / "shard-000001.arrow").exists()
     packed.write_bytes(whole)
     Store.open(recorded).restore()
     assert (recorded / "shards" / "shard-000000.arrow").read_bytes() == before
@@ -265,3 +270,14 @@ def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreWriteError, match="fix the permission"):
         StoreWriter.open(tmp_path / "file" / "store", example_header())
+
+
+def test_writers_that_make_a_store_at_the_same_time(tmp_path: Path) -> None:
+    header = example_header()
+
+    def make(store: Path, name: str) -> None:
+        StoreWriter.open(store, header, name).close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(10):
+            list(pool.map(make, [tmp_path / f"store-{number}"] * 4, "abcd"))

@@ -1,6 +1,6 @@
 """Checksums, verified once per file and remembered: a flipped bit in an uncompressed Arrow file goes unnoticed without.
 
-What was verified is remembered beside the file (`<name>.checked`) with its size, times of change and inode: a file that
+What was verified is remembered beside the file (`<name>.checked`) with its size, time of change and inode: a file that
 changed in any way is read through again, and so is one that changed within the last second, for file systems tell time
 in steps. A folder that cannot be written to is no reason to fail: nothing is remembered there, and each process
 verifies once for itself.
@@ -83,16 +83,15 @@ def _state(path: Path, sha256: str) -> dict[str, Any]:
     return {
         "sha256": sha256,
         "size": status.st_size,
-        "mtime_ns": status.st_mtime_ns,
-        "ctime_ns": status.st_ctime_ns,
+        "changed_ns": status.st_ctime_ns,
         "inode": status.st_ino,
     }
 
 
 def _settled(state: dict[str, Any]) -> bool:
     """Whether a change from now on would show in the state."""
-    newest: int = max(state["mtime_ns"], state["ctime_ns"])
-    return time.time_ns() - newest > CLOCK_STEP_NS
+    age: int = time.time_ns() - state["changed_ns"]
+    return age > CLOCK_STEP_NS
 
 
 def _note(path: Path) -> Path:

@@ -19,6 +19,7 @@ from env_core.errors import StoreError, StoreWriteError, nearest
 from env_core.trajectory.batch import Header, TrajectoryBatch
 from env_core.trajectory.codecs.arrow import write_arrow
 from env_core.trajectory.manifest import (
+    MANIFEST,
     Manifest,
     ShardInfo,
     differences,
@@ -226,8 +227,10 @@ class StoreWriter:
 
 
 def _check_folder(root: Path) -> None:
-    """A new store wants an empty place; an existing one is recognised by its manifest or its shards."""
+    """A new store wants an empty place; an existing one, or one that another writer is just making, has its own names
+    in it."""
     if root.exists() and not root.is_dir():
         raise StoreError(f"{root} is a file; a store is a folder.")
-    if root.is_dir() and not manifest_path(root).exists() and not shards_folder(root).is_dir() and any(root.iterdir()):
+    names = {path.name for path in root.iterdir()} if root.exists() else set()
+    if names and names.isdisjoint({MANIFEST, "shards", "locks"}):
         raise StoreError(f"{root} is no trajectory store and not empty; choose another folder.")
