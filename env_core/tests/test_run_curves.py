@@ -29,8 +29,8 @@ def test_known_metrics_come_first_and_the_rest_is_grouped_by_prefix() -> None:
         ("Value loss (ppo)", ["ppo/value_loss"]),
         ("Loss (rnd)", ["rnd/loss"]),
         ("Policy entropy (nats)", ["ppo/entropy"]),
+        ("Share of steps clipped", ["ppo/clip_fraction"]),
         ("Bonus (rnd)", ["rnd/bonus"]),
-        ("Clip fraction (ppo)", ["ppo/clip_fraction"]),
         ("Speed", ["speed"]),
     ]
 
@@ -38,7 +38,7 @@ def test_known_metrics_come_first_and_the_rest_is_grouped_by_prefix() -> None:
 def test_of_many_metrics_the_highest_are_shown() -> None:
     lines = [{"step": 1, **{f"achievement/a{number}": number / 10 for number in range(10)}}]
     (panel,) = panels(collect(lines))
-    assert panel.title == "achievement: other metrics (highest 6 of 10)"
+    assert panel.title == "Achievement rates: highest 6 of 10"
     assert [one.name for one in panel.series] == [f"achievement/a{number}" for number in (9, 8, 7, 6, 5, 4)]
 
 

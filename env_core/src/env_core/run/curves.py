@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE_NAME = "curves.png"
-COLUMNS = 3
+COLUMNS = 4
 LINES_PER_PANEL = 6
 
 
@@ -42,11 +42,19 @@ _PANELS = (
     (r"episode/return", "Return per episode"),
     (r"episode/length", "Episode length (steps)"),
     (r"episode/achievements", "Achievements per episode"),
+    (r"episode/deepest_floor_max", "Deepest floor reached"),
+    (r".*/(steps_per_second|sps)", "Environment steps per second"),
     (r".*/(\w+_)?loss", None),
     (r".*/entropy", "Policy entropy (nats)"),
     (r".*/(approximate_|approx_)?kl", "KL divergence of an update (nats)"),
-    (r".*/?(steps_per_second|sps)", "Environment steps per second"),
+    (r".*/clip_fraction", "Share of steps clipped"),
+    (r".*/explained_variance", "Variance that the value explains"),
+    (r".*/gradient_norm", "Gradient norm before clipping"),
+    (r".*/learning_rate", "Learning rate"),
 )
+# The rest share a panel per prefix, with these titles; metrics that only a table needs are not drawn.
+_GROUPS = {"achievement": "Achievement rates"}
+_NOT_DRAWN = ("episode/count", "episode/deepest_floor", "time/compile_seconds")
 
 
 def plot_curves(run_dir: Path | str) -> Path:
@@ -79,7 +87,7 @@ def collect(lines: Sequence[Mapping[str, Any]]) -> list[Series]:
 
 def panels(series: Sequence[Series]) -> list[Panel]:
     """Sorts the metrics into panels: those of the table first, then one for each prefix that is left."""
-    left = {one.name: one for one in series}
+    left = {one.name: one for one in series if one.name not in _NOT_DRAWN}
     sorted_: list[Panel] = []
     for pattern, title in _PANELS:
         for name in [name for name in left if re.fullmatch(pattern, name)]:
@@ -93,11 +101,11 @@ def panels(series: Sequence[Series]) -> list[Panel]:
 
 def _group(prefix: str, group: Sequence[Series]) -> Panel:
     """Of many metrics, those that ended highest: a panel with 67 lines shows nothing."""
-    title = f"{prefix.replace('_', ' ')}: other metrics" if prefix else "Other metrics"
+    title = _GROUPS.get(prefix, f"Other metrics ({prefix.replace('_', ' ')})" if prefix else "Other metrics")
     if len(group) == 1:
         return Panel(_readable(group[0].name), group)
     highest = sorted(group, key=lambda one: -float(np.nan_to_num(one.values[-1], nan=-np.inf)))[:LINES_PER_PANEL]
-    return Panel(title if len(group) == len(highest) else f"{title} (highest {len(highest)} of {len(group)})", highest)
+    return Panel(title if len(group) == len(highest) else f"{title}: highest {len(highest)} of {len(group)}", highest)
 
 
 def _readable(name: str) -> str:
@@ -148,7 +156,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.margins(x=0.01)
     if len(panel.series) > 1:
-        axis.legend(fontsize=7.5, frameon=False)
+        axis.legend(fontsize=7.5, framealpha=0.75, edgecolor="none")
 
 
 def _large(panel: Panel) -> bool:
