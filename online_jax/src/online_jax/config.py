@@ -106,7 +106,8 @@ class TrainConfig:
     record_every: int = 1
     """Record one rollout in this many. Above 1, episodes are recorded in pieces with gaps between."""
     record_envs: int = 16
-    """Environments recorded, the first of num_envs; -1 records all. The others never leave the device."""
+    """Environments recorded, the first ones (all, if there are no more); -1 records all. The others' steps never \
+leave the device."""
     record_shard_mb: int = 96
     """Size of a shard of the trajectory store, in MB."""
     log_every: int = 1
@@ -131,7 +132,8 @@ class TrainConfig:
     @property
     def recorded_envs(self) -> int:
         """Environments whose steps are kept: 0 without recording."""
-        return (self.num_envs if self.record_envs < 0 else self.record_envs) if self.record else 0
+        kept = self.num_envs if self.record_envs < 0 else min(self.record_envs, self.num_envs)
+        return kept if self.record else 0
 
 
 @dataclass(frozen=True)
@@ -197,10 +199,9 @@ def validate(config: TrainConfig) -> None:
             f"--ppo.minibatches {count} equal parts. Nearest that divide: "
             f"{', '.join(map(str, sorted(sorted(near, key=lambda n: abs(n - count))[:3])))}."
         )
-    if not -1 <= config.record_envs <= config.num_envs or config.record_envs == 0:
+    if config.record_envs < -1 or config.record_envs == 0:
         raise ConfigError(
-            f"--record-envs {config.record_envs} must lie between 1 and --num-envs {config.num_envs}, or be -1 for "
-            "all. To record nothing, say --no-record."
+            f"--record-envs {config.record_envs} must be at least 1, or -1 for all. To record nothing, say --no-record."
         )
     if config.env.reset == "optimistic" and config.num_envs % config.env.reset_ratio:
         raise ConfigError(
