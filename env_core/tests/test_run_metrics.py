@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from env_core.errors import RunError
-from env_core.run import MetricsLog, publish, read_metrics
+from env_core.run import MetricsLog, read_metrics
 
 
 def test_lines_hold_step_time_and_plain_numbers(tmp_path: Path) -> None:
@@ -65,18 +65,3 @@ def test_truncation_keeps_the_lines_up_to_the_step_as_they_were(tmp_path: Path) 
     log.write(3, {"x": 9})
     log.close()
     assert [line["step"] for line in read_metrics(tmp_path / "m")] == [1, 2, 3]
-
-
-def test_publishing_replaces_whole_or_not_at_all(tmp_path: Path) -> None:
-    target = tmp_path / "file"
-    publish(target, lambda file: file.write(b"old"))
-
-    def fails(file: object) -> None:
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        publish(target, fails)
-    assert target.read_bytes() == b"old"
-    publish(target, lambda file: file.write(b"new"))
-    assert target.read_bytes() == b"new"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]

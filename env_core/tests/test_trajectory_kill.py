@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from env_core.errors import StoreWriteError
+from env_core.errors import WriteError
 from env_core.testing.store_conformance import consecutive_batches
 from env_core.trajectory.inspection import verify_store
 from env_core.trajectory.store import Store, StoreWriter
@@ -71,7 +71,7 @@ def test_a_killed_writer_gives_its_name_back(tmp_path: Path) -> None:
 
 FULL_DISK = """
 import resource, sys
-from env_core.errors import StoreWriteError
+from env_core.errors import WriteError
 from env_core.testing.store_conformance import consecutive_batches
 from env_core.trajectory.store import StoreWriter
 batches = consecutive_batches(2)
@@ -80,7 +80,7 @@ with StoreWriter.open(sys.argv[1], batches[0].header) as writer:
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
     try:
         writer.append(batches[1])
-    except StoreWriteError as error:
+    except WriteError as error:
         sys.stdout.write(str(error))
 """
 
@@ -101,7 +101,7 @@ def test_a_manifest_that_cannot_be_written_is_made_up_for_later(
         with monkeypatch.context() as patch:
 
             def refuse(*_: object) -> None:
-                raise StoreWriteError("no room")
+                raise WriteError("no room")
 
             patch.setattr("env_core.trajectory.writer.write_manifest", refuse)
             writer.append(batches[0])

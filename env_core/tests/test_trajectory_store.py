@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from env_core.errors import CorruptShardError, SchemaError, StoreError, StoreWriteError, VersionError
+from env_core.errors import CorruptShardError, SchemaError, StoreError, VersionError, WriteError
 from env_core.testing.examples import example_batch, example_header
 from env_core.testing.store_conformance import StoreConformance, consecutive_batches
 from env_core.trajectory import checksums
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_to_is_read_all_the_same(
     recorded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise StoreWriteError("read-only")
+        raise WriteError("read-only")
 
     monkeypatch.setattr(checksums, "CLOCK_STEP_NS", 0)
     monkeypatch.setattr(checksums, "write_json", refuse)
@@ -268,7 +268,7 @@ def test_a_header_that_no_rows_can_have_is_refused_before_any_are_recorded(tmp_p
 
 def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreWriteError, match="fix the permission"):
+    with pytest.raises(WriteError, match="fix the permission"):
         StoreWriter.open(tmp_path / "file" / "store", example_header())
 
 

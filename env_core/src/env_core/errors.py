@@ -2,6 +2,7 @@
 
     WorkspaceError
     ├── ConfigError            a setting is unknown, malformed or contradicts another
+    ├── WriteError             writing a file failed (a full disk, say); what was published before is intact
     ├── RunError               a run directory cannot be used as asked
     │   ├── RunExistsError     it is there already
     │   ├── RunLockedError     another process is writing to it
@@ -12,8 +13,7 @@
         ├── SchemaError        a field is missing, misshapen or contradicts another
         ├── VersionError       written by a newer schema, or needs a feature that this reader lacks
         ├── CorruptShardError  a shard's bytes are not those that were written
-        ├── StoreError         a store cannot be opened, created or appended to
-        └── StoreWriteError    writing failed (a full disk, say); what was published before is intact
+        └── StoreError         a store cannot be opened, created or appended to
 
 A message says what was wrong, where, what was expected and what to do. A bug of ours is an `AssertionError`.
 """
@@ -21,10 +21,9 @@ A message says what was wrong, where, what was expected and what to do. A bug of
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from collections.abc import Iterable
 
 
 class WorkspaceError(Exception):
@@ -32,6 +31,10 @@ class WorkspaceError(Exception):
 
 
 class ConfigError(WorkspaceError):
+    pass
+
+
+class WriteError(WorkspaceError):
     pass
 
 
@@ -76,10 +79,6 @@ class CorruptShardError(TrajectoryError):
 
 
 class StoreError(TrajectoryError):
-    pass
-
-
-class StoreWriteError(TrajectoryError):
     pass
 
 

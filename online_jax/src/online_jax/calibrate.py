@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from env_core.observation import EMPTY_MOB, Layout, Packed
-from env_core.run import publish
+from env_core.publish import write_json
 from env_core.workspace import cache_directory
 from online_jax import first_layer, narrowing
 from online_jax.config import TrainConfig
@@ -49,8 +49,7 @@ def fastest(config: TrainConfig, layout: Layout) -> str:
         pass  # not measured yet, or not by this version
     seconds = {forward: measure(config, layout, forward) for forward in FORWARDS}
     choice = min(seconds, key=seconds.__getitem__)
-    content = json.dumps({"forward": choice, "seconds": seconds, "what": what}, indent=1).encode()
-    publish(remembered, lambda file: file.write(content))
+    write_json(remembered, {"forward": choice, "seconds": seconds, "what": what}, replace=True)
     return choice
 
 

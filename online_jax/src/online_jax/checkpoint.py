@@ -21,8 +21,8 @@ from typing import Any
 import jax
 import orbax.checkpoint as orbax
 
-from env_core.errors import ResumeError, RunError, VersionError
-from env_core.run import publish
+from env_core.errors import ResumeError, RunError, VersionError, WriteError
+from env_core.publish import write_json
 
 SCHEMA_VERSION = "1.0"
 JSON = "checkpoint.json"
@@ -62,9 +62,8 @@ def save(folder: Path, state: Any, about: Checkpoint, keep: int) -> Path:
         target.mkdir(parents=True)
         with orbax.StandardCheckpointer() as checkpointer:
             checkpointer.save((target / STATE).absolute(), state)
-        content = (json.dumps(asdict(about), indent=1) + "\n").encode()
-        publish(target / JSON, lambda file: file.write(content))
-    except (OSError, ValueError) as error:
+        write_json(target / JSON, asdict(about), replace=True)
+    except (OSError, ValueError, WriteError) as error:
         shutil.rmtree(target, ignore_errors=True)
         raise RunError(
             f"The checkpoint {target} could not be written: {error}. The ones before it are intact; make room and "

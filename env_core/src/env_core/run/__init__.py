@@ -15,7 +15,6 @@ from env_core.run.directory import Run
 from env_core.run.metrics import MetricsLog, read_metrics
 from env_core.run.progress import Progress
 from env_core.run.provenance import config_sha256, git_revision, provenance
-from env_core.run.publish import publish
 from env_core.run.shutdown import ShutdownSignal
 
 __all__ = [
@@ -27,6 +26,5 @@ __all__ = [
     "git_revision",
     "plot_curves",
     "provenance",
-    "publish",
     "read_metrics",
 ]

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from env_core.errors import ConfigError, RunError
+from env_core.publish import publish
 from env_core.run import metrics
-from env_core.run.publish import publish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

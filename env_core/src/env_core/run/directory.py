@@ -14,9 +14,9 @@ from typing import Any, SupportsFloat
 
 from env_core import workspace
 from env_core.errors import ConfigError, ResumeError, RunError, RunExistsError, RunLockedError
+from env_core.publish import write_json
 from env_core.run import metrics, wandb_log
 from env_core.run.provenance import config_sha256, provenance
-from env_core.run.publish import publish
 
 CONFIG = "config.json"
 LOCK = "lock"
@@ -56,7 +56,7 @@ class Run:
         lock = _lock(folder)
         try:
             _refuse_contents(folder)  # once more: another process may have been quicker
-            _publish_record(folder, record)
+            write_json(folder / CONFIG, record, replace=True)
             return cls(folder, lock, record, wandb)
         except BaseException:
             os.close(lock)
@@ -83,7 +83,7 @@ class Run:
             record = _read_record(folder)
             changes = {} if config is None else _changes(folder, record["config"], dict(config), may_differ)
             record["resumed"].append({**provenance(), "changes": changes})
-            _publish_record(folder, record)
+            write_json(folder / CONFIG, record, replace=True)
             return cls(folder, lock, record, wandb)
         except BaseException:
             os.close(lock)
@@ -202,11 +202,6 @@ def _lock(folder: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
-
-
-def _publish_record(folder: Path, record: Mapping[str, Any]) -> None:
-    content = (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
-    publish(folder / CONFIG, lambda file: file.write(content))
 
 
 def _require_run(folder: Path) -> None:

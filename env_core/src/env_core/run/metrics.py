@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, SupportsFloat
 
 from env_core.errors import RunError
-from env_core.run.publish import publish
+from env_core.publish import publish
 
 FILE_NAME = "metrics.jsonl"
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from env_core.publish import temporary_beside
 from env_core.trajectory.batch import Array
+from env_core.trajectory.checksums import hashed_file
 from env_core.trajectory.codecs.arrow import read_arrow, read_raw, write_raw
 from env_core.trajectory.manifest import read_manifest, shard_path, sidecar_path, write_manifest
-from env_core.trajectory.publish import temporary_beside, temporary_file
 
 
 def rewrite_shard(
@@ -28,7 +29,7 @@ def rewrite_shard(
         columns={**{n: np.array(column) for n, column in raw.columns.items()}, **(columns or {})},
     )
     temporary = temporary_beside(path)
-    with temporary_file(temporary) as file:
+    with hashed_file(temporary) as file:
         write_raw(changed, {n: is_step for n, spec in specs.items() if spec.per_step}, file)
     manifest = read_manifest(root)
     shards = [

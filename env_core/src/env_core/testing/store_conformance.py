@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from env_core.errors import CorruptShardError, StoreError, StoreWriteError, TrajectoryError, VersionError
+from env_core.errors import CorruptShardError, StoreError, VersionError, WorkspaceError, WriteError
 from env_core.testing.examples import ExampleRecorder, example_batch, example_header
 from env_core.testing.rewriting import rewrite_shard
 from env_core.trajectory.batch import Header, TrajectoryBatch
@@ -32,7 +32,7 @@ from env_core.trajectory.manifest import shard_path
 from env_core.trajectory.schema import ENCODINGS
 from env_core.trajectory.store import Store, StoreWriter
 
-E = TypeVar("E", bound=TrajectoryError)
+E = TypeVar("E", bound=WorkspaceError)
 
 
 def refused(kind: type[E], action: Callable[[], object]) -> str:
@@ -97,7 +97,7 @@ class StoreConformance:
             writer.append(first)
             before = _files(tmp_path)
             with self.disk_full():
-                refused(StoreWriteError, lambda: writer.append(second))
+                refused(WriteError, lambda: writer.append(second))
             assert _files(tmp_path) == before
             assert [batch.equals(first) for batch in self.open_store(tmp_path).batches()] == [True]
             writer.append(second)

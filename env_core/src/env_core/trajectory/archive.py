@@ -12,18 +12,10 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from env_core.errors import CorruptShardError, StoreWriteError
-from env_core.trajectory.checksums import Progress, gone, no_progress, verify
+from env_core.errors import CorruptShardError, WriteError
+from env_core.publish import link_new, locked, remove, temporary_beside
+from env_core.trajectory.checksums import READ_BYTES, Progress, gone, hashed_file, no_progress, sha256_of, verify
 from env_core.trajectory.manifest import ShardInfo, shard_path, shards_folder
-from env_core.trajectory.publish import (
-    READ_BYTES,
-    link_new,
-    locked,
-    remove,
-    sha256_of,
-    temporary_beside,
-    temporary_file,
-)
 
 
 def archive_path(root: Path, name: str) -> Path:
@@ -39,7 +31,7 @@ def is_archived(root: Path, name: str) -> bool:
 def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
     """Compresses a shard and removes its plain form once the compressed one is safe and proven to give it back.
 
-    Raises `CorruptShardError` if the shard is damaged, `StoreWriteError` if the disk refuses.
+    Raises `CorruptShardError` if the shard is damaged, `WriteError` if the disk refuses.
     """
     plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
     with _archive_lock(root):
@@ -49,7 +41,7 @@ def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress
         if not packed.exists():
             temporary = temporary_beside(packed)
             with (
-                temporary_file(temporary) as file,
+                hashed_file(temporary) as file,
                 plain.open("rb") as source,
                 pa.CompressedOutputStream(pa.PythonFile(file, mode="w"), "zstd") as compressed,
             ):
@@ -72,7 +64,7 @@ def verify_archived(root: Path, shard: ShardInfo, progress: Progress = no_progre
 def rehydrate(root: Path, shard: ShardInfo) -> None:
     """Puts the plain form of a shard back in its place if only the archived one is there, which it keeps.
 
-    Raises `CorruptShardError` if the archived form is damaged, `StoreWriteError` if the plain one cannot be written.
+    Raises `CorruptShardError` if the archived form is damaged, `WriteError` if the plain one cannot be written.
     """
     plain, packed = shard_path(root, shard.name), archive_path(root, shard.name)
     if not is_archived(root, shard.name):
@@ -83,7 +75,7 @@ def rehydrate(root: Path, shard: ShardInfo) -> None:
         for leftover in plain.parent.glob(f".{plain.name}.*.tmp"):
             remove(leftover)
         temporary = temporary_beside(plain)
-        with temporary_file(temporary) as file, _decompressed(packed) as stream:
+        with hashed_file(temporary) as file, _decompressed(packed) as stream:
             while piece := stream.read(READ_BYTES):
                 file.write(piece)
         if file.sha256 != shard.sha256:
@@ -104,7 +96,7 @@ def _decompressed(path: Path) -> Iterator[IO[bytes]]:
     try:
         with pa.OSFile(str(path)) as source, pa.CompressedInputStream(source, "zstd") as stream:
             yield cast(IO[bytes], stream)
-    except StoreWriteError:
+    except WriteError:
         raise
     except (OSError, pa.ArrowException) as error:
         raise gone(path, error if isinstance(error, OSError) else OSError(str(error))) from error

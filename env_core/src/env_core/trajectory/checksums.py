@@ -8,17 +8,21 @@ verifies once for itself.
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from env_core.errors import CorruptShardError, StoreError, StoreWriteError
-from env_core.trajectory.publish import read_json, sha256_of, write_json
+from env_core.errors import CorruptShardError, StoreError, WriteError
+from env_core.publish import temporary_file, write_json
+from env_core.trajectory.manifest import read_json
 
 CLOCK_STEP_NS = 1_000_000_000
 """Coarser than any file system's clock that a store is likely to lie on."""
+
+READ_BYTES = 1 << 20
 
 Progress = Callable[[int], None]
 """Is told how many bytes more were read."""
@@ -70,6 +74,48 @@ def verify(path: Path, sha256: str, progress: Progress = no_progress) -> None:
         )
 
 
+def sha256_of(file: IO[bytes], progress: Progress = no_progress) -> str:
+    """Hex digest of the rest of an open file; `progress` is told the bytes of every piece."""
+    digest = hashlib.sha256()
+    while piece := file.read(READ_BYTES):
+        digest.update(piece)
+        progress(len(piece))
+    return digest.hexdigest()
+
+
+class HashingFile:
+    """A binary file that hashes what is written to it, so that the checksum is of the bytes that were meant."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.num_bytes = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._hash.update(data)
+        self.num_bytes += len(data)
+        self._file.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """Leaves the file open, for writers that close what they write to: it has yet to be synced."""
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+
+@contextmanager
+def hashed_file(path: Path) -> Iterator[HashingFile]:
+    """`publish.temporary_file`, with the checksum of what was written to it. Raises `WriteError`."""
+    with temporary_file(path) as file:
+        yield HashingFile(file)
+
+
 def gone(path: Path, error: OSError) -> CorruptShardError:
     """The error for a file that should be there and cannot be opened."""
     return CorruptShardError(
@@ -99,7 +145,7 @@ def _note(path: Path) -> Path:
 
 
 def _remember(path: Path, state: dict[str, Any]) -> None:
-    with suppress(StoreWriteError):  # a folder that cannot be written to: this process remembers
+    with suppress(WriteError):  # a folder that cannot be written to: this process remembers
         write_json(_note(path), state, replace=True)
 
 

@@ -20,19 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from env_core.errors import CorruptShardError, SchemaError, StoreError
+from env_core.publish import link_new, locked, make_folder, remove, temporary_beside, write_json
 from env_core.trajectory.batch import Array
+from env_core.trajectory.checksums import hashed_file
 from env_core.trajectory.codecs.arrow import map_table, to_arrow, to_numpy, write_table
-from env_core.trajectory.manifest import ShardInfo
-from env_core.trajectory.publish import (
-    link_new,
-    locked,
-    make_folder,
-    read_json,
-    remove,
-    temporary_beside,
-    temporary_file,
-    write_json,
-)
+from env_core.trajectory.manifest import ShardInfo, read_json
 from env_core.trajectory.store import Store
 
 INDEX = "index"
@@ -65,7 +57,7 @@ def write_column_group(
     """Publishes columns for the rows of a shard. False if the shard has them already: the first writer wins.
 
     `arrays` are numbers or booleans, [rows] or [rows, width]; with an `index`, [M] or [M, width]. Raises `SchemaError`
-    if they do not fit the shard, `StoreError` if the group was made with other `metadata`, `StoreWriteError`.
+    if they do not fit the shard, `StoreError` if the group was made with other `metadata`, `WriteError`.
     """
     info = store.info(shard)
     folder = _folder(store, group, key)
@@ -74,7 +66,7 @@ def write_column_group(
     _check_metadata(folder, group, key, metadata)
     target = folder / f"{info.name}.arrow"
     temporary = temporary_beside(target)
-    with temporary_file(temporary) as file:
+    with hashed_file(temporary) as file:
         write_table(_to_arrow(arrays), {PARENT_KEY: info.sha256.encode()}, file)
     sidecar = {"sha256": file.sha256, "num_bytes": file.num_bytes, "parent_sha256": info.sha256}
     try:

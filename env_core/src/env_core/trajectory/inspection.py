@@ -11,13 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from env_core.errors import TrajectoryError
+from env_core.errors import TrajectoryError, WriteError
 from env_core.trajectory import archive
 from env_core.trajectory.batch import NO_SEGMENT, TrajectoryBatch
 from env_core.trajectory.checksums import Checker, Progress, no_progress
 from env_core.trajectory.groups import list_groups, read_column_group
-from env_core.trajectory.manifest import ShardInfo, shards_folder, sidecar_path
-from env_core.trajectory.publish import read_json
+from env_core.trajectory.manifest import ShardInfo, read_json, shards_folder, sidecar_path
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.store import Store
 
@@ -53,7 +52,7 @@ def verify_store(
             report.defects += _broken_continuations(info, batch, ends)
             if archived:
                 archive.archive_shard(store.path, info)
-        except TrajectoryError as error:
+        except (TrajectoryError, WriteError) as error:
             report.defects.append(f"{info.name}: {error}")
     report.defects += _broken_groups(store)
     report.leftovers = _leftovers(store)

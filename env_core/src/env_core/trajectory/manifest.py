@@ -15,17 +15,18 @@ manifest names the shards first, from then on no reader sees them, and their fil
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from env_core.errors import StoreError
+from env_core.publish import write_json
 from env_core.trajectory.batch import Header, TrajectoryBatch
-from env_core.trajectory.publish import read_json, write_json
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.versions import parse_version
 
@@ -132,7 +133,7 @@ def read_manifest(root: Path) -> Manifest:
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
-    """Replaces the manifest atomically. Hold the store's lock. Raises `StoreWriteError`."""
+    """Replaces the manifest atomically. Hold the store's lock. Raises `WriteError`."""
     data = {
         "schema_version": manifest.header.schema_version,
         "header": manifest.header.to_json(),
@@ -141,6 +142,17 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
         "next_shard": manifest.next_shard,
     }
     write_json(manifest_path(root), data, replace=True)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises `FileNotFoundError`, or `StoreError` if it is not one."""
+    try:
+        data = json.loads(path.read_text())
+    except ValueError as error:
+        raise StoreError(f"{path} is not valid JSON ({error}); restore it from a copy.") from error
+    if not isinstance(data, dict):
+        raise StoreError(f"{path} holds {type(data).__name__}, expected a JSON object; restore it from a copy.")
+    return cast(dict[str, Any], data)
 
 
 def shard_number(name: str) -> int:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from env_core.errors import CorruptShardError, SchemaError, StoreError, nearest
+from env_core.publish import make_folder, publish_new
 from env_core.trajectory import archive
 from env_core.trajectory.batch import Header, TrajectoryBatch
 from env_core.trajectory.checksums import Checker, Progress, no_progress
 from env_core.trajectory.codecs.arrow import read_arrow
 from env_core.trajectory.codecs.npz import write_npz
-from env_core.trajectory.manifest import ShardInfo, read_manifest, shard_path, sidecar_path
-from env_core.trajectory.publish import link_new, make_folder, read_json, temporary_beside, temporary_file
+from env_core.trajectory.manifest import ShardInfo, read_json, read_manifest, shard_path, sidecar_path
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.writer import TARGET_SHARD_BYTES, StoreWriter
 
@@ -124,17 +125,13 @@ class Store:
     def export(self, folder: Path | str, shards: Sequence[int | str] | None = None) -> list[Path]:
         """Writes each shard (all, if none is named) as `<folder>/<name>.npz` and returns the paths.
 
-        Raises `StoreError` if such a file exists, and the errors of `shard` and `StoreWriteError`.
+        Raises `StoreError` if such a file exists, and the errors of `shard` and `WriteError`.
         """
         out = make_folder(Path(folder))
         paths = []
         for info in self.shards if shards is None else [self.info(shard) for shard in shards]:
             target = out / f"{info.name}.npz"
-            temporary = temporary_beside(target)
-            with temporary_file(temporary) as file:
-                write_npz(self.shard(info.name), file)
-            if not link_new(temporary, target):
-                temporary.unlink()
+            if not publish_new(target, partial(write_npz, self.shard(info.name))):
                 raise StoreError(f"{target} exists; remove it or export to another folder.")
             paths.append(target)
         return paths

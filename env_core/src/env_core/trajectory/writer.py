@@ -15,8 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from env_core.errors import StoreError, StoreWriteError, nearest
+from env_core.errors import StoreError, WriteError, nearest
+from env_core.publish import link_new, locked, make_folder, remove, temporary_beside, write_json
 from env_core.trajectory.batch import Header, TrajectoryBatch
+from env_core.trajectory.checksums import HashingFile, hashed_file
 from env_core.trajectory.codecs.arrow import write_arrow
 from env_core.trajectory.manifest import (
     MANIFEST,
@@ -30,16 +32,6 @@ from env_core.trajectory.manifest import (
     sidecar_path,
     store_lock,
     write_manifest,
-)
-from env_core.trajectory.publish import (
-    HashingFile,
-    link_new,
-    locked,
-    make_folder,
-    remove,
-    temporary_beside,
-    temporary_file,
-    write_json,
 )
 from env_core.trajectory.validation import check_header
 
@@ -69,7 +61,7 @@ class StoreWriter:
 
         Raises `StoreError` if the writer name is in use, the folder holds something else, or the store's rows are of
         another environment, layout, encoding or major version; `SchemaError` if no rows can have this header;
-        `VersionError` if a newer program made the store; `StoreWriteError` if the disk refuses.
+        `VersionError` if a newer program made the store; `WriteError` if the disk refuses.
         """
         root = Path(path)
         check_header(header)
@@ -91,13 +83,13 @@ class StoreWriter:
         """Publishes a batch as the next shard.
 
         Raises `SchemaError` if the batch is not valid, `StoreError` if it does not belong into this store or repeats
-        segment ids of this writer, `StoreWriteError` if the disk refuses; then nothing is added.
+        segment ids of this writer, `WriteError` if the disk refuses; then nothing is added.
         """
         self._check_open()
         self._check_belongs(batch)
         batch.validate()
         temporary = temporary_beside(shards_folder(self.path) / f"{self.writer}.arrow")
-        with temporary_file(temporary) as file:
+        with hashed_file(temporary) as file:
             write_arrow(batch, file)
         try:
             with locked(store_lock(self.path)):
@@ -112,7 +104,7 @@ class StoreWriter:
     def retract(self, shards: Sequence[ShardInfo | str]) -> None:
         """Takes own shards back, all or none, with their column groups: what a resumed run is about to record again.
 
-        Raises `StoreError` if one is not this writer's, `StoreWriteError` if the disk refuses.
+        Raises `StoreError` if one is not this writer's, `WriteError` if the disk refuses.
         """
         self._check_open()
         names = [shard if isinstance(shard, str) else shard.name for shard in shards]
@@ -176,7 +168,7 @@ class StoreWriter:
         """Brings the manifest up to date. The shard is published already, so a failure here is no loss."""
         try:
             write_manifest(self.path, read_manifest(self.path))
-        except StoreWriteError as error:
+        except WriteError as error:
             log.warning("The manifest is behind its sidecars until the next write: %s", error)
 
     def _adopt(self, manifest: Manifest) -> None:
