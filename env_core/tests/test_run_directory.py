@@ -244,9 +244,9 @@ def test_a_key_without_wandb_only_warns(
     ("asked", "variables", "mode"),
     [
         (True, {}, "offline"),
-        (True, {"WANDB_MODE": "disabled"}, "disabled"),
+        (True, {"WANDB_MODE": "disabled"}, None),  # wandb reads it
         (False, {"WANDB_API_KEY": "k"}, None),
-        (False, {"WANDB_API_KEY": "k", "WANDB_MODE": "offline"}, "offline"),
+        (False, {"WANDB_API_KEY": "k", "WANDB_MODE": "offline"}, None),
     ],
 )
 def test_wandb_gets_the_same_run_again_and_goes_offline_without_a_key(

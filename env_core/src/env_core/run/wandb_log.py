@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from env_core.errors import ConfigError
 
@@ -43,8 +43,8 @@ def start(path: Path, record: Mapping[str, Any], asked: bool) -> WandbLog | None
             raise ConfigError(message) from None
         _log.warning("WANDB_API_KEY is set, but %s", message)
         return None
-    mode = os.environ.get("WANDB_MODE")
-    if mode is None and not _has_key(wandb):
+    mode: Literal["offline"] | None = None  # wandb's own default: what WANDB_MODE says, else online
+    if "WANDB_MODE" not in os.environ and not _has_key(wandb):
         _log.warning(
             "wandb has no API key: logging offline. Upload later with `wandb sync %s/wandb/offline-run-*`.", path
         )
