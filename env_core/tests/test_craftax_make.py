@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from env_core.craftax import ENVIRONMENTS, make
-from env_core.craftax.make import _GAMES, check_layout
+from env_core.craftax.make import _INSTALLED, check_layout
 from env_core.errors import ConfigError, LayoutError
-from env_core.observation import CLASSIC, CRAFTAX
+from env_core.observation import CLASSIC, CRAFTAX, environment_layouts
 
 
 def test_what_an_environment_says_of_itself(classic, full) -> None:
@@ -65,7 +65,8 @@ def test_another_game_than_the_layout_is_noticed(name, change, what) -> None:
     from craftax.craftax_env import make_craftax_env_from_name
 
     game = make_craftax_env_from_name(name, auto_reset=False)
-    layout, describe = _GAMES[name]
+    layout = environment_layouts[name]
+    describe = _INSTALLED[layout.name]
     check_layout(layout, describe(game), game)
     with pytest.raises(LayoutError, match=f"^{what} of {layout.name}: the layout says"):
         check_layout(replace(layout, **change(layout)), describe(game), game)

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from env_core.errors import ConfigError
+from env_core.errors import ConfigError, nearest
+from env_core.observation import environment_layouts
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,8 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
 
 def validate(config: TrainConfig) -> None:
     """Raises `ConfigError` for settings that contradict each other, saying which and what would do."""
+    if config.env_name not in environment_layouts:
+        raise ConfigError(f"Unknown environment {config.env_name!r}. {nearest(config.env_name, environment_layouts)}")
     _positive(config, ("total_steps", "num_envs", "num_steps", "record_every", "record_shard_mb", "log_every"))
     _positive(config.ppo, ("epochs", "minibatches"), "ppo.")
     _positive(config.network, ("width", "depth"), "network.")

@@ -25,7 +25,7 @@ from env_core.craftax import wrappers
 from env_core.craftax.observe import observer
 from env_core.craftax.wrappers import EnvState, Game, GameState, Resets, StepFunction
 from env_core.errors import ConfigError, LayoutError, nearest
-from env_core.observation.layout import CLASSIC, CRAFTAX, Layout
+from env_core.observation.layout import CLASSIC, CRAFTAX, Layout, environment_layouts
 from env_core.observation.packed import Packed
 
 RESETS = ("pool", "optimistic", "plain")
@@ -93,9 +93,9 @@ def make(
     _check_choice("environment", env_name, ENVIRONMENTS)
     _check_choice("reset", reset, RESETS)
     _check_at_least_one(pool_size=pool_size, reset_ratio=reset_ratio)
-    layout, describe = _GAMES[env_name]
+    layout = environment_layouts[env_name]
     env = make_craftax_env_from_name(env_name, auto_reset=False)
-    installed = describe(env)
+    installed = _INSTALLED[layout.name](env)
     check_layout(layout, installed, env)
     settings = _game_params(env, params)
     game = _game(env, settings, layout, installed)
@@ -239,8 +239,8 @@ def _installed_classic(env: Any) -> _Installed:
     )
 
 
-_GAMES: dict[str, tuple[Layout, Callable[[Any], _Installed]]] = {
-    "Craftax-Symbolic-v1": (CRAFTAX, _installed_craftax),
-    "Craftax-Classic-Symbolic-v1": (CLASSIC, _installed_classic),
+_INSTALLED: dict[str, Callable[[Any], _Installed]] = {
+    CRAFTAX.name: _installed_craftax,
+    CLASSIC.name: _installed_classic,
 }
-ENVIRONMENTS = tuple(_GAMES)
+ENVIRONMENTS = tuple(environment_layouts)

@@ -1,6 +1,6 @@
 """Symbolic observations without the game: their layout, and their lossless packed form (numpy only)."""
 
-from env_core.observation.layout import CLASSIC, CRAFTAX, Layout, layouts
+from env_core.observation.layout import CLASSIC, CRAFTAX, Layout, environment_layouts, layouts
 from env_core.observation.packed import EMPTY_MOB, Bits, Packed, decode, decode_bits, encode, encode_bits
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "decode_bits",
     "encode",
     "encode_bits",
+    "environment_layouts",
     "layouts",
 ]

@@ -177,3 +177,9 @@ CLASSIC = Layout(
 )
 
 layouts: dict[str, Layout] = {layout.name: layout for layout in (CRAFTAX, CLASSIC)}
+
+environment_layouts: dict[str, Layout] = {
+    "Craftax-Symbolic-v1": CRAFTAX,
+    "Craftax-Classic-Symbolic-v1": CLASSIC,
+}
+"""Every environment that this package makes, and what its observations look like; known without the game."""
