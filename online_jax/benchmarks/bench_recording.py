@@ -1,4 +1,4 @@
-"""What recording costs: the same training with every environment recorded and with none, in turns.
+"""What recording costs: the same training with every environment recorded and with none, in turns; and its memory.
 
 hatch run online:python online_jax/benchmarks/bench_recording.py
 """
@@ -27,6 +27,9 @@ def main() -> None:
     nothing = Side("recording nothing", [*command, "--record-envs", "0"], os.environ)
     take_turns(everything, nothing, given.rounds)
     result = report(everything, nothing, 128 * 64)
+    result["resident_mb"] = {
+        side.name: [one["resident_mb"][0] for one in side.rounds] for side in (everything, nothing)
+    }
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
     everything.close()
     nothing.close()

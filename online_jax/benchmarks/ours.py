@@ -70,6 +70,7 @@ def side(settings: TrainConfig, updates: int, folder: Path) -> Any:
             jax.block_until_ready(done)
             result["wall"].append(time.perf_counter() - wall)
             result["cpu"].append(time.process_time() - cpu)
+        result["resident_mb"] = [resident_mb()]
         return result
 
     compiled = -1.0
@@ -77,6 +78,12 @@ def side(settings: TrainConfig, updates: int, folder: Path) -> Any:
         compiled = learner.compile_seconds
         play()
     return {**choices, "compile_seconds": round(learner.compile_seconds, 1)}, play
+
+
+def resident_mb() -> float:
+    """Resident memory of this process that is not a mapped file."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return round(int(fields["RssAnon"].split()[0]) / 1024, 1)
 
 
 if __name__ == "__main__":
