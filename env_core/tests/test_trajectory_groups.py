@@ -47,6 +47,39 @@ def test_shared_values_are_exact(shared: Store, num_values: int, width: int, dty
     assert np.array_equal(columns["index"], index) and columns["index"].dtype == np.int32
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.text() | st.sampled_from(["", "\0", "a\0", "日本語", "🤖" * 9]), min_size=1),
+    st.booleans(),
+    st.booleans(),
+)
+def test_text_is_exact(shared: Store, texts: list[str], per_row: bool, as_list: bool) -> None:
+    rows = shared.shards[0].num_rows
+    chosen = np.arange(rows) % (len(texts) + 1) - 1
+    given_text = [texts[i] for i in chosen] if per_row else texts
+    columns: dict = {"text": given_text if as_list else np.array(given_text, np.dtypes.StringDType())}
+    if not per_row:
+        columns["index"] = chosen.astype(np.int32)
+    key = f"k{len(list_groups(shared))}"
+    assert write_column_group(shared, "text", key, 0, columns, {"version": "1"})
+    read = read_column_group(shared, "text", key, 0).columns
+    assert read["text"].tolist() == given_text and read["text"].dtype == np.dtypes.StringDType()
+    assert not read["text"].flags.writeable
+    assert np.array_equal(read.get("index", chosen), chosen)
+
+
+def test_polars_shows_text_row_by_row(store: Store) -> None:
+    rows = store.shards[0].num_rows
+    index = (np.arange(rows) // 30 - 1).astype(np.int32)
+    write_column_group(store, "text", "v1", 0, {"text": ["It is dark."], "index": index}, {})
+    write_column_group(store, "text", "v2", 0, {"text": ["é"] * rows}, {})
+    folder = store.path / "columns" / "text"
+    shown = polars.read_ipc(folder / "v1" / "shard-000000.arrow")["text"].cast(polars.String)
+    assert shown.to_list() == [None] * 30 + ["It is dark."] * (rows - 30)
+    assert polars.read_ipc(folder / "v2" / "shard-000000.arrow")["text"].to_list() == ["é"] * rows
+    assert verify_store(store).ok
+
+
 def test_a_column_per_row(store: Store) -> None:
     rows = store.shards[1].num_rows
     arrays = {"value": np.linspace(0, 1, rows, dtype=np.float32), "valid": np.arange(rows) % 3 == 0}
@@ -74,7 +107,12 @@ def test_shared_values_cost_their_number_and_polars_shows_them_row_by_row(store:
         ({}, "at least one array"),
         ({"value": np.zeros(3, np.float32)}, r"have \[3\] rows; shard-000000 has 43"),
         ({"value": np.zeros((43, 2, 2), np.float32)}, "'value' is float32"),
-        ({"text": np.array(["a"] * 43)}, "'text' is <U1"),
+        ({"text": np.array(["a"] * 43)}, "'text' is <U1.* a list of str or a StringDType array"),
+        ({"text": np.full((43, 1), "a", np.dtypes.StringDType())}, r"'text' is StringDType\(\)\[43, 1\]"),
+        ({"text": ["a"] * 42 + [7]}, "'text' has 7 as text 42; expected str"),
+        ({"text": np.array(["a", None], np.dtypes.StringDType(na_object=None))}, "has None as text 1"),
+        ({"text": ["a"] * 42 + ["\ud800"]}, "text that UTF-8 cannot hold"),
+        ({"text": ["a"] * 42}, r"have \[42\] rows; shard-000000 has 43"),
         ({"value": np.zeros(2), "index": np.zeros(43, np.int64)}, "index is int64"),
         ({"value": np.zeros(2), "index": np.full(43, 2, np.int32)}, "index goes from 2 to 2; expected -1 to 1"),
         ({"value": np.zeros(2), "more": np.zeros(3), "index": np.zeros(43, np.int32)}, r"columns of \[2, 3\] values"),

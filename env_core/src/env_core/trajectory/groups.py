@@ -6,12 +6,14 @@ Every file names the checksum of the shard that it belongs to, and has a sidecar
 
 Rows may share values: an array `index`, int32 [rows], then says which of M values each row has (−1: none), and only
 those M are stored, as an Arrow dictionary. Readers that know nothing of this see the values row by row.
+
+Values are numbers, booleans or text (UTF-8).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,9 +25,11 @@ from env_core.errors import CorruptShardError, SchemaError, StoreError
 from env_core.publish import link_new, locked, make_folder, remove, temporary_beside, write_json
 from env_core.trajectory.batch import Array
 from env_core.trajectory.checksums import hashed_file
-from env_core.trajectory.codecs.arrow import map_table, to_arrow, to_numpy, write_table
+from env_core.trajectory.codecs.arrow import TEXT_KIND, map_table, to_arrow, to_numpy, write_table
 from env_core.trajectory.manifest import ShardInfo, read_json
 from env_core.trajectory.store import Store
+
+Values = Array | Sequence[str]
 
 INDEX = "index"
 """Name of the array that tells rows' values apart where rows share them."""
@@ -45,22 +49,23 @@ class GroupInfo:
 
 
 class ColumnGroup(NamedTuple):
-    """A group's columns for one shard: arrays [rows, …], or [M, …] with `index` int32 [rows]."""
+    """A group's columns for one shard: arrays [rows, …], or [M, …] with `index` int32 [rows]; text is `StringDType`."""
 
     metadata: Mapping[str, Any]
     columns: Mapping[str, Array]
 
 
 def write_column_group(
-    store: Store, group: str, key: str, shard: int | str, arrays: Mapping[str, Array], metadata: Mapping[str, Any]
+    store: Store, group: str, key: str, shard: int | str, columns: Mapping[str, Values], metadata: Mapping[str, Any]
 ) -> bool:
     """Publishes columns for the rows of a shard. False if the shard has them already: the first writer wins.
 
-    `arrays` are numbers or booleans, [rows] or [rows, width]; with an `index`, [M] or [M, width]. Raises `SchemaError`
-    if they do not fit the shard, `StoreError` if the group was made with other `metadata`, `WriteError`.
+    Numbers and booleans are [rows] or [rows, width], text is [rows]; with an `index`, M instead of rows. Raises
+    `SchemaError` if they do not fit the shard, `StoreError` if the group was made with other `metadata`, `WriteError`.
     """
     info = store.info(shard)
     folder = _folder(store, group, key)
+    arrays = {name: _as_array(name, values) for name, values in columns.items()}
     _check_arrays(arrays, info)
     make_folder(folder)
     _check_metadata(folder, group, key, metadata)
@@ -81,7 +86,7 @@ def write_column_group(
 
 
 def read_column_group(store: Store, group: str, key: str, shard: int | str) -> ColumnGroup:
-    """A group's columns for a shard, memory-mapped and read-only.
+    """A group's columns for a shard, read-only; all but text and booleans are memory-mapped.
 
     Raises `StoreError` if there are none, `CorruptShardError` if they are damaged or belong to other rows.
     """
@@ -124,13 +129,34 @@ def _folder(store: Store, group: str, key: str) -> Path:
     return store.path / "columns" / group / key
 
 
+def _as_array(name: str, values: Values) -> Array:
+    """Text as a `StringDType` array without missing values, arrays of anything else as they are."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != TEXT_KIND:
+        return values
+    texts = values.ravel().tolist() if isinstance(values, np.ndarray) else list(values)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise SchemaError(
+                f"Column {name!r} has {text!r} as text {i}; expected str. Rows without a text have the index −1; "
+                "numbers are given as NumPy arrays."
+            )
+    try:
+        return np.array(texts, np.dtypes.StringDType()).reshape(np.shape(values))
+    except UnicodeEncodeError as error:
+        raise SchemaError(f"Column {name!r} has text that UTF-8 cannot hold ({error}); replace it.") from error
+
+
 def _check_arrays(arrays: Mapping[str, Array], info: ShardInfo) -> None:
     values = {name: array for name, array in arrays.items() if name != INDEX}
     if not values:
         raise SchemaError("A column group needs at least one array besides the index.")
     for name, array in values.items():
-        if array.dtype.kind not in "biuf" or array.ndim not in (1, 2):
-            raise SchemaError(f"Column {name!r} is {array.dtype}{list(array.shape)}; numbers [rows] or [rows, width].")
+        text = array.dtype.kind == TEXT_KIND
+        if array.dtype.kind not in {*"biuf", TEXT_KIND} or array.ndim not in ((1,) if text else (1, 2)):
+            raise SchemaError(
+                f"Column {name!r} is {array.dtype}{list(array.shape)}; expected numbers [rows] or [rows, width], or "
+                "text [rows] as a list of str or a StringDType array."
+            )
     lengths = {len(array) for array in values.values()}
     if INDEX not in arrays:
         if lengths != {info.num_rows}:

@@ -21,6 +21,7 @@ from env_core.trajectory.versions import RawShard
 
 HEADER_KEY = b"trajectory.header"
 SEGMENTS_KEY = b"trajectory.segments"
+TEXT_KIND = np.dtypes.StringDType().kind
 
 
 def write_arrow(batch: TrajectoryBatch, file: Writable) -> None:
@@ -76,8 +77,13 @@ def map_table(path: Path) -> pa.RecordBatch:
 
 
 def to_arrow(column: Array, valid: Array | None = None) -> pa.Array:
-    """A column [R, …] as an Arrow array of R values or fixed-size lists, sharing its memory; null where not `valid`."""
+    """A column [R, …] as an Arrow array of R values or fixed-size lists, sharing its memory; null where not `valid`.
+
+    Text (`StringDType`, [R]) is copied.
+    """
     rows = len(column)
+    if column.dtype.kind == TEXT_KIND:
+        return pa.array(column.tolist(), pa.large_string(), mask=None if valid is None else ~valid)
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     flat = np.ascontiguousarray(column).reshape(-1)
     if flat.dtype == bool:
@@ -92,7 +98,14 @@ def to_arrow(column: Array, valid: Array | None = None) -> pa.Array:
 
 
 def to_numpy(array: Any) -> Array:
-    """The values of an Arrow array, [R] or [R, width], nulls included, as a view of its buffers."""
+    """The values of an Arrow array, [R] or [R, width], nulls included, as a read-only view of its buffers.
+
+    Text is copied, to `StringDType`, with "" for null.
+    """
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        text = np.array(array.fill_null("").to_pylist(), np.dtypes.StringDType())
+        text.flags.writeable = False
+        return text
     if pa.types.is_fixed_size_list(array.type):
         width = array.type.list_size
         first = array.offset * width
