@@ -58,7 +58,7 @@ def save(folder: Path, state: Any, about: Checkpoint, keep: int) -> Path:
     target = folder_of(folder, about.step)
     try:
         if target.exists():  # unfinished, or of the same step: this one replaces it
-            shutil.rmtree(target)
+            _remove(target)
         target.mkdir(parents=True)
         with orbax.StandardCheckpointer() as checkpointer:
             checkpointer.save((target / STATE).absolute(), state)
@@ -77,8 +77,12 @@ def _remove_old(folder: Path, keep: int) -> None:
     kept = set(finished(folder)[-keep:])
     for path in folder.glob("step-*"):
         if path not in kept:
-            (path / JSON).unlink(missing_ok=True)  # first: half a checkpoint must not look whole
-            shutil.rmtree(path)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    (path / JSON).unlink(missing_ok=True)  # first: half a checkpoint must not look whole
+    shutil.rmtree(path)
 
 
 def latest(folder: Path) -> tuple[Path, Checkpoint] | None:
@@ -98,7 +102,7 @@ def describe(path: Path) -> Checkpoint:
                 "Use the version that wrote it (config.json names it)."
             )
         return Checkpoint(**{name: values[name] for name in Checkpoint.__dataclass_fields__})
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResumeError(
             f"{path / JSON} is not as this program wrote it ({error!r}). Remove that folder to go back to the "
             "checkpoint before it."
