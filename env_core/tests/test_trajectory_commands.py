@@ -68,12 +68,65 @@ def test_verify_is_silent_about_a_good_store_and_names_what_is_wrong(
     assert "defect: shard-000001" in out and "1 defects" in out
 
 
-def test_verify_shows_progress_on_a_terminal(
+def test_info_tells_what_the_sidecars_say_of_a_damaged_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = json.loads(run(capsys, "info", "--json", store)[1])
+    assert whole["defects"] == []
+    path = store / "shards" / "shard-000000.arrow"
+    path.write_bytes(path.read_bytes()[:-1])
+    status, out, err = run(capsys, "info", store)
+    assert (status, err) == (1, "")
+    *told, last = out.splitlines()
+    assert any("72 in 91 rows" in line for line in told) and any("git_revision" in line for line in told)
+    assert re.fullmatch(r"defect: shard-000000: .*shard-000000\.arrow is damaged: .*", last)
+    status, out, _ = run(capsys, "info", "--json", store)
+    damaged = json.loads(out)
+    assert status == 1 and len(damaged["defects"]) == 1
+    assert damaged["complete_episodes"] < whole["complete_episodes"]
+    assert {n for n in whole if whole[n] != damaged[n]} == {"defects", "complete_episodes", "mean_return"}
+
+
+def test_info_without_a_sidecar(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (store / "shards" / "shard-000001.json").unlink()
+    status, out, _ = run(capsys, "info", store)
+    assert status == 1 and "72 in 91 rows" in out
+    assert out.splitlines()[-1].startswith("defect: shard-000001: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),  # the first shard has 47 % of the bytes
+    [
+        (["info"], [0, 47, 47, 100]),
+        (["verify"], [0, 47, 47, 100]),
+        (["export", "--out", "{folder}"], [0, 47, 47, 100]),
+        (["export", "--out", "{folder}", "--shards", "shard-000001", "--"], [0, 100]),
+        (["archive"], [0, 16, 32, 47, 47, 65, 82, 100]),
+        (["archive", "--restore"], [0, 24, 47, 74]),  # nothing to decompress
+    ],
+)
+def test_progress_shows_on_a_terminal(
+    store: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    shown: list[int],
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    status, _, err = run(capsys, *(a.format(folder=tmp_path / "npz") for a in arguments), store)
+    lines = err.split("\r\033[K")
+    assert status == 0 and lines[0] == lines[-1] == ""
+    assert [int(re.search(r"\((\d+)%\)$", line)[1]) for line in lines[1:-1]] == shown
+    assert lines[-2].startswith("shard-000001 (")
+
+
+def test_a_failure_takes_the_progress_line_away_first(
     store: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    _, _, err = run(capsys, "verify", store)
-    assert "shard-000001" in err and "(100%)" in err
+    (store / "shards" / "shard-000000.arrow").write_bytes(b"nothing")
+    status, _, err = run(capsys, "archive", store)
+    assert status == 2
+    assert re.fullmatch(r"\r\033\[Kerror: .* is damaged: .*\n", err[err.rindex("\r") :])
 
 
 def test_export_and_archive(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

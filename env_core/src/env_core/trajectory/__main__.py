@@ -8,19 +8,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from env_core.errors import reported
+from env_core.errors import StoreError, reported
+from env_core.trajectory.archive import ARCHIVE_READS, RESTORE_READS
+from env_core.trajectory.checksums import Checker
 from env_core.trajectory.groups import list_groups
 from env_core.trajectory.inspection import complete_returns, verify_store
 from env_core.trajectory.manifest import ShardInfo
 from env_core.trajectory.store import Store
 
 MEGABYTE = 1e6
+INFO = "Prints what a store holds. Exit status 1 if a shard cannot be read: the rest is told all the same."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one command. Exit status 0, 1 if `verify` finds a defect, 2 if a command cannot do what it is told."""
+    """Runs one command. Exit status 0; 1 if `verify` or `info` finds a defect; 2 if it cannot do what it is told."""
     parser = _parser()
     options = parser.parse_args(arguments)
     with reported():
@@ -32,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="trajectories", description="Look after a store of recorded trajectories.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    info = commands.add_parser("info", help="what was recorded", description="Prints what a store holds.")
+    info = commands.add_parser("info", help="what was recorded", description=INFO)
     info.add_argument("--json", action="store_true", help="as one JSON object")
     info.set_defaults(run=_info)
 
@@ -63,10 +67,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _info(options: argparse.Namespace) -> int:
-    summary = _summary(Store.open(options.store))
+    store = Store.open(options.store)
+    with _Progress(store.shards) as progress:
+        summary = _summary(_watched(store, progress), progress)
     if options.json:
         sys.stdout.write(json.dumps(summary, indent=2) + "\n")
-        return 0
+    else:
+        rows = _rows(summary)
+        width = max(len(name) for name in rows)
+        sys.stdout.writelines(f"{name:<{width}}  {value}\n" for name, value in rows.items())
+        sys.stdout.writelines(f"defect: {defect}\n" for defect in summary["defects"])
+    return 1 if summary["defects"] else 0
+
+
+def _rows(summary: dict[str, Any]) -> dict[str, str]:
+    """A summary as lines to read: what is told, and what there is to tell."""
     mean = summary["mean_return"]
     finished = f"{summary['episodes_finished']:,}"
     if mean is not None:
@@ -85,14 +100,13 @@ def _info(options: argparse.Namespace) -> int:
             rows[f"  {name}"] = ", ".join(value) if isinstance(value, tuple) else str(value)
     for group in summary["column_groups"]:
         rows[f"columns {group['group']}/{group['key']}"] = f"{group['shards']:,} of {summary['shards']:,} shards"
-    width = max(len(name) for name in rows)
-    sys.stdout.writelines(f"{name:<{width}}  {value}\n" for name, value in rows.items())
-    return 0
+    return rows
 
 
-def _summary(store: Store) -> dict[str, Any]:
-    """What `info` tells, as a JSON object."""
-    totals, returns = store.totals, complete_returns(store)
+def _summary(store: Store, progress: _Progress) -> dict[str, Any]:
+    """What `info` tells, as a JSON object. Counts are those of the sidecars, returns those of the rows."""
+    totals, returns = store.totals, complete_returns(store, skip_corrupt=True, on_shard=progress.shard)
+    defects = list(returns.defects)
     return {
         "store": str(store.path),
         "environment": store.header.provenance.env_id,
@@ -108,29 +122,31 @@ def _summary(store: Store) -> dict[str, Any]:
         "complete_episodes": returns.num_complete,
         "mean_return": returns.mean,
         "endings": totals.endings,
-        "writers": _writers(store),
+        "writers": _writers(store, defects),
         "column_groups": [{"group": g.group, "key": g.key, "shards": len(g.shards)} for g in list_groups(store)],
+        "defects": defects,
     }
 
 
-def _writers(store: Store) -> dict[str, Any]:
-    """By writer: how much it wrote, and the provenance of its newest shard."""
+def _writers(store: Store, defects: list[str]) -> dict[str, Any]:
+    """By writer: how much it wrote, and the provenance of its newest shard. Adds to `defects` where that is damaged."""
     writers = {}
     for name in sorted({shard.writer for shard in store.shards}):
         own = [shard for shard in store.shards if shard.writer == name]
-        writers[name] = {
-            "shards": len(own),
-            "steps": sum(shard.num_steps for shard in own),
-            "provenance": asdict(store.shard_header(own[-1].name).provenance),
-        }
+        provenance = {}
+        try:
+            provenance = asdict(store.shard_header(own[-1].name).provenance)
+        except StoreError as error:
+            defects.append(f"{own[-1].name}: {error}")
+        steps = sum(shard.num_steps for shard in own)
+        writers[name] = {"shards": len(own), "steps": steps, "provenance": provenance}
     return writers
 
 
 def _verify(options: argparse.Namespace) -> int:
     store = Store.open(options.store)
-    progress = _Progress(store)
-    report = verify_store(store, progress.read, progress.shard)
-    progress.clear()
+    with _Progress(store.shards) as progress:
+        report = verify_store(store, progress.read, progress.shard)
     for path in report.leftovers:
         sys.stdout.write(f"note: {path.relative_to(store.path)} is a leftover or being written; readers ignore it\n")
     for defect in report.defects:
@@ -141,7 +157,10 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    paths = Store.open(options.store).export(options.out, options.shards)
+    store = Store.open(options.store)
+    shards = store.shards if options.shards is None else [store.info(name) for name in options.shards]
+    with _Progress(shards) as progress:
+        paths = _watched(store, progress).export(options.out, [shard.name for shard in shards], progress.shard)
     sys.stdout.write(f"{len(paths)} {options.format} files in {options.out}\n")
     return 0
 
@@ -149,10 +168,12 @@ def _export(options: argparse.Namespace) -> int:
 def _archive(options: argparse.Namespace) -> int:
     store = Store.open(options.store)
     if options.restore:
-        store.restore()
+        with _Progress(store.shards, RESTORE_READS) as progress:
+            store.restore(progress.read, progress.shard)
         sys.stdout.write(f"{len(store.shards)} shards restored\n")
         return 0
-    store.archive()
+    with _Progress(store.shards, ARCHIVE_READS) as progress:
+        store.archive(progress.read, progress.shard)
     size = sum(path.stat().st_size for path in (store.path / "shards").glob("*.zst"))
     sys.stdout.write(
         f"{len(store.shards)} shards archived: {store.totals.num_bytes / MEGABYTE:,.1f} MB are now "
@@ -161,33 +182,53 @@ def _archive(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Progress:
-    """One line on a terminal, rewritten for every shard and megabyte; nothing elsewhere."""
+def _watched(store: Store, progress: _Progress) -> Store:
+    """The same store, whose checksums show while they are verified."""
+    return Store(store.path, store.header, store.shards, Checker(progress=progress.read))
 
-    def __init__(self, store: Store) -> None:
-        self._total = store.totals.num_bytes
-        self._read = 0
-        self._name = ""
+
+class _Progress:
+    """One line on a terminal, rewritten for every shard and megabyte, and taken away at the end; nothing elsewhere.
+
+    `reads` is how often the bytes of each shard are read.
+    """
+
+    def __init__(self, shards: Sequence[ShardInfo], reads: int = 1) -> None:
+        self._reads = reads
+        self._num_shards = len(shards)
+        self._num_bytes = sum(shard.num_bytes for shard in shards)
+        self._begun: list[ShardInfo] = []
+        self._read = 0  # bytes of the last one
         self._shown = sys.stderr.isatty()
 
     def shard(self, info: ShardInfo) -> None:
-        self._name = info.name
+        self._begun.append(info)
+        self._read = 0
         self._show()
 
     def read(self, num_bytes: int) -> None:
         self._read += num_bytes
         self._show()
 
-    def clear(self) -> None:
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._shown:
             sys.stderr.write("\r\033[K")
 
     def _show(self) -> None:
-        if self._shown:
-            sys.stderr.write(
-                f"\r\033[K{self._name}  {self._read / MEGABYTE:,.0f} of {self._total / MEGABYTE:,.0f} MB "
-                f"({self._read / max(self._total, 1):.0%})"
-            )
+        if not self._shown:
+            return
+        *before, current = self._begun
+        # No more than the shard has: `verify` goes on to the columns of all shards.
+        done = sum(shard.num_bytes for shard in before) + min(self._read / self._reads, current.num_bytes)
+        sys.stderr.write(
+            f"\r\033[K{current.name} ({len(self._begun)} of {self._num_shards})  {done / MEGABYTE:,.0f} of "
+            f"{self._num_bytes / MEGABYTE:,.0f} MB ({done / max(self._num_bytes, 1):.0%})"
+        )
 
 
 if __name__ == "__main__":

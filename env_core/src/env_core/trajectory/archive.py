@@ -17,6 +17,12 @@ from env_core.publish import link_new, locked, remove, temporary_beside
 from env_core.trajectory.checksums import READ_BYTES, Progress, gone, hashed_file, no_progress, sha256_of, verify
 from env_core.trajectory.manifest import ShardInfo, shard_path, shards_folder
 
+ARCHIVE_READS = 3
+"""How often `archive_shard` reads the bytes of a shard: to check, to compress, and decompressed, to compare."""
+
+RESTORE_READS = 2
+"""How often `restore_shard` does: to decompress, and to check."""
+
 
 def archive_path(root: Path, name: str) -> Path:
     """Where the archived form of a shard is."""
@@ -47,8 +53,9 @@ def archive_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress
             ):
                 while piece := source.read(READ_BYTES):
                     compressed.write(piece)
+                    progress(len(piece))
             link_new(temporary, packed)
-        verify_archived(root, shard)
+        verify_archived(root, shard, progress)
         remove(plain)
 
 
@@ -61,7 +68,7 @@ def verify_archived(root: Path, shard: ShardInfo, progress: Progress = no_progre
         raise _damaged(path, shard.sha256, found)
 
 
-def rehydrate(root: Path, shard: ShardInfo) -> None:
+def rehydrate(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
     """Puts the plain form of a shard back in its place if only the archived one is there, which it keeps.
 
     Raises `CorruptShardError` if the archived form is damaged, `WriteError` if the plain one cannot be written.
@@ -78,16 +85,17 @@ def rehydrate(root: Path, shard: ShardInfo) -> None:
         with hashed_file(temporary) as file, _decompressed(packed) as stream:
             while piece := stream.read(READ_BYTES):
                 file.write(piece)
+                progress(len(piece))
         if file.sha256 != shard.sha256:
             temporary.unlink()
             raise _damaged(packed, shard.sha256, file.sha256)
         link_new(temporary, plain)
 
 
-def restore_shard(root: Path, shard: ShardInfo) -> None:
+def restore_shard(root: Path, shard: ShardInfo, progress: Progress = no_progress) -> None:
     """Rehydrates a shard and removes the archived form. Same errors as `rehydrate`."""
-    rehydrate(root, shard)
-    verify(shard_path(root, shard.name), shard.sha256)
+    rehydrate(root, shard, progress)
+    verify(shard_path(root, shard.name), shard.sha256, progress)
     remove(archive_path(root, shard.name))
 
 

@@ -28,7 +28,7 @@ Progress = Callable[[int], None]
 """Is told how many bytes more were read."""
 
 
-def no_progress(num_bytes: int) -> None:
+def no_progress(_: object) -> None:
     """Tells nobody."""
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from env_core.trajectory import archive
 from env_core.trajectory.batch import NO_SEGMENT, TrajectoryBatch
 from env_core.trajectory.checksums import Checker, Progress, no_progress
 from env_core.trajectory.groups import list_groups, read_column_group
-from env_core.trajectory.manifest import ShardInfo, read_json, shards_folder, sidecar_path
+from env_core.trajectory.manifest import OnShard, ShardInfo, read_json, shards_folder, sidecar_path
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.store import Store
 
@@ -36,9 +35,7 @@ class Report:
         return not self.defects
 
 
-def verify_store(
-    store: Store, progress: Progress = no_progress, on_shard: Callable[[ShardInfo], None] = lambda _: None
-) -> Report:
+def verify_store(store: Store, progress: Progress = no_progress, on_shard: OnShard = no_progress) -> Report:
     """Checksums, every rule of the schema, sidecars, segments that continue others, column groups, leftovers."""
     store = Store(store.path, store.header, store.shards, Checker(afresh=True, progress=progress))
     report = Report(num_shards=len(store.shards))
@@ -124,18 +121,33 @@ def _leftovers(store: Store) -> list[Path]:
 
 @dataclass(frozen=True)
 class Returns:
-    """Undiscounted extrinsic returns of the episodes that were recorded from their first step to their end."""
+    """Undiscounted extrinsic returns of the episodes that were recorded from their first step to their end.
+
+    `defects` names the shards that were left out, and why.
+    """
 
     num_complete: int
     mean: float | None
+    defects: tuple[str, ...] = ()
 
 
-def complete_returns(store: Store) -> Returns:
-    """Follows episodes over the borders of segments and shards. Raises the errors of `Store.shard`."""
+def complete_returns(store: Store, skip_corrupt: bool = False, on_shard: OnShard = no_progress) -> Returns:
+    """Follows episodes over the borders of segments and shards.
+
+    Raises the errors of `Store.shard`, or leaves such shards out, with the episodes that they hold a part of, if
+    `skip_corrupt`.
+    """
     open_returns: dict[tuple[str, int], float] = {}
-    returns = []
+    returns, defects = [], []
     for info in store.shards:
-        batch = store.shard(info.name)
+        on_shard(info)
+        try:
+            batch = store.shard(info.name)
+        except TrajectoryError as error:
+            if not skip_corrupt:
+                raise
+            defects.append(f"{info.name}: {error}")
+            continue
         segments = batch.segments
         sums = np.add.reduceat(batch.columns["reward"].astype(np.float64), segments.row_start)
         starts = batch.columns["is_first"][segments.row_start]
@@ -147,4 +159,4 @@ def complete_returns(store: Store) -> Returns:
                 open_returns[info.writer, int(segment_id)] = earlier + sums[i]
             else:
                 returns.append(earlier + sums[i])
-    return Returns(len(returns), float(np.mean(returns)) if returns else None)
+    return Returns(len(returns), float(np.mean(returns)) if returns else None, tuple(defects))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -77,6 +77,10 @@ class ShardInfo:
     def to_json(self) -> dict[str, Any]:
         """A JSON object; `from_json` gives an equal value back."""
         return {**asdict(self), "endings": dict(self.endings)}
+
+
+OnShard = Callable[[ShardInfo], None]
+"""Is told which shard comes next."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from env_core.trajectory.batch import Header, TrajectoryBatch
 from env_core.trajectory.checksums import Checker, Progress, no_progress
 from env_core.trajectory.codecs.arrow import read_arrow
 from env_core.trajectory.codecs.npz import write_npz
-from env_core.trajectory.manifest import ShardInfo, read_json, read_manifest, shard_path, sidecar_path
+from env_core.trajectory.manifest import OnShard, ShardInfo, read_json, read_manifest, shard_path, sidecar_path
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.writer import TARGET_SHARD_BYTES, StoreWriter
 
@@ -122,7 +122,9 @@ class Store:
                 continue
             yield batch
 
-    def export(self, folder: Path | str, shards: Sequence[int | str] | None = None) -> list[Path]:
+    def export(
+        self, folder: Path | str, shards: Sequence[int | str] | None = None, on_shard: OnShard = no_progress
+    ) -> list[Path]:
         """Writes each shard (all, if none is named) as `<folder>/<name>.npz` and returns the paths.
 
         Raises `StoreError` if such a file exists, and the errors of `shard` and `WriteError`.
@@ -130,18 +132,21 @@ class Store:
         out = make_folder(Path(folder))
         paths = []
         for info in self.shards if shards is None else [self.info(shard) for shard in shards]:
+            on_shard(info)
             target = out / f"{info.name}.npz"
             if not publish_new(target, partial(write_npz, self.shard(info.name))):
                 raise StoreError(f"{target} exists; remove it or export to another folder.")
             paths.append(target)
         return paths
 
-    def archive(self, progress: Progress = no_progress) -> None:
+    def archive(self, progress: Progress = no_progress, on_shard: OnShard = no_progress) -> None:
         """Compresses every shard for keeping; the first use of one brings it back. Errors: `archive.archive_shard`."""
         for info in self.shards:
+            on_shard(info)
             archive.archive_shard(self.path, info, progress)
 
-    def restore(self) -> None:
+    def restore(self, progress: Progress = no_progress, on_shard: OnShard = no_progress) -> None:
         """Undoes `archive`. Errors: `archive.restore_shard`."""
         for info in self.shards:
-            archive.restore_shard(self.path, info)
+            on_shard(info)
+            archive.restore_shard(self.path, info, progress)
