@@ -93,14 +93,13 @@ def test_info_without_a_sidecar(store: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "shown"),  # the first shard has 47 % of the bytes
+    ("arguments", "shares"),  # of each shard
     [
-        (["info"], [0, 47, 47, 100]),
-        (["verify"], [0, 47, 47, 100]),
-        (["export", "--out", "{folder}"], [0, 47, 47, 100]),
-        (["export", "--out", "{folder}", "--shards", "shard-000001", "--"], [0, 100]),
-        (["archive"], [0, 16, 32, 47, 47, 65, 82, 100]),
-        (["archive", "--restore"], [0, 24, 47, 74]),  # nothing to decompress
+        (["info"], [0, 1]),
+        (["verify"], [0, 1]),
+        (["export", "--out", "{folder}"], [0, 1]),
+        (["archive"], [0, 1 / 3, 2 / 3, 1]),
+        (["archive", "--restore"], [0, 1 / 2]),  # nothing to decompress
     ],
 )
 def test_progress_shows_on_a_terminal(
@@ -109,14 +108,26 @@ def test_progress_shows_on_a_terminal(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    shown: list[int],
+    shares: list[float],
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     status, _, err = run(capsys, *(a.format(folder=tmp_path / "npz") for a in arguments), store)
     lines = err.split("\r\033[K")
     assert status == 0 and lines[0] == lines[-1] == ""
-    assert [int(re.search(r"\((\d+)%\)$", line)[1]) for line in lines[1:-1]] == shown
-    assert lines[-2].startswith("shard-000001 (")
+    first, second = (shard.num_bytes for shard in Store.open(store).shards)
+    done = [first * share for share in shares] + [first + second * share for share in shares]
+    assert [line.rpartition("  ")[2] for line in lines[1:-1]] == [
+        f"0 of 0 MB ({part / (first + second):.0%})" for part in done
+    ]
+    assert lines[1].startswith("shard-000000 (1 of 2) ") and lines[-2].startswith("shard-000001 (2 of 2) ")
+
+
+def test_progress_counts_the_shards_that_were_asked_for(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    _, _, err = run(capsys, "export", store, "--out", tmp_path / "npz", "--shards", "shard-000001")
+    assert "shard-000001 (1 of 1)  0 of 0 MB (100%)" in err and "shard-000000" not in err
 
 
 def test_a_failure_takes_the_progress_line_away_first(
