@@ -64,7 +64,7 @@ def _curve(learner: Any, seed: int) -> list[float]:
     for _ in range(UPDATES):
         done = learner.update(state)
         state = done.state
-        curve.append(float(done.episodes.episode_return) / max(1, int(done.episodes.count)))
+        curve.append(float(done.episodes.episode_return) / max(1, int(done.episodes.num_episodes)))
     return curve
 
 

@@ -22,7 +22,7 @@ from online_jax.first_layer import FORWARDS, Kernel
 REPEATS = 5
 
 
-def choose(config: TrainConfig, layout: Layout) -> dict[str, str]:
+def choose(config: TrainConfig, layout: Layout) -> dict[str, Any]:
     """The settings `first_layer` and `narrow` with their `auto` replaced."""
     return {
         "first_layer": fastest(config, layout) if config.network.first_layer == "auto" else config.network.first_layer,

@@ -38,7 +38,7 @@ class Checkpoint:
     step: int
     update: int
     config_sha256: str
-    choices: dict[str, str]
+    choices: dict[str, Any]
     recorder: dict[str, Any]
     created_at: str
     schema_version: str = SCHEMA_VERSION

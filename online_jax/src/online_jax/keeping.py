@@ -21,8 +21,8 @@ class Endings(NamedTuple):
     """[C, ...]: terminal observations"""
     next_world_key: jax.Array
     """uint32 [C, 2]: key of the world that the environment continued in"""
-    count: jax.Array
-    """int32: how many; more than C if the buffer was too small, which the recorder refuses"""
+    num_endings: jax.Array
+    """int32; more than C if the buffer was too small, which the recorder refuses"""
 
 
 class Kept(NamedTuple):
@@ -66,7 +66,7 @@ def no_endings(env: Any, obs: Any, kept_envs: int, num_steps: int) -> Endings:
 def add_endings(endings: Endings, ended: jax.Array, terminal_obs: Any, next_world_key: jax.Array) -> Endings:
     """Appends what ended at this step; all of the k kept environments, [k, ...]."""
     capacity = endings.next_world_key.shape[0]
-    place = jnp.where(ended, endings.count + jnp.cumsum(ended, dtype=jnp.int32) - 1, capacity)
+    place = jnp.where(ended, endings.num_endings + jnp.cumsum(ended, dtype=jnp.int32) - 1, capacity)
 
     def put(buffer: jax.Array, values: jax.Array) -> jax.Array:
         return buffer.at[place].set(values, mode="drop")
@@ -74,7 +74,7 @@ def add_endings(endings: Endings, ended: jax.Array, terminal_obs: Any, next_worl
     return Endings(
         jax.tree.map(put, endings.obs, terminal_obs),
         put(endings.next_world_key, next_world_key),
-        endings.count + ended.sum(dtype=jnp.int32),
+        endings.num_endings + ended.sum(dtype=jnp.int32),
     )
 
 

@@ -38,7 +38,7 @@ METRICS: dict[str, str] = {
 class EpisodeTotals(NamedTuple):
     """Sums over the episodes that ended in a rollout."""
 
-    count: jax.Array
+    num_episodes: jax.Array
     """int32"""
     episode_return: jax.Array
     """float32"""
@@ -66,7 +66,7 @@ def add_episodes(totals: EpisodeTotals, timestep: Any) -> EpisodeTotals:
     ended = timestep.terminated | timestep.truncated
     episode = timestep.episode
     return EpisodeTotals(
-        count=totals.count + ended.sum(dtype=jnp.int32),
+        num_episodes=totals.num_episodes + ended.sum(dtype=jnp.int32),
         episode_return=totals.episode_return + (ended * episode.episode_return).sum(),
         length=totals.length + (ended * episode.length).sum(dtype=jnp.float32),
         deepest_floor=totals.deepest_floor + (ended * episode.deepest_floor).sum(dtype=jnp.float32),
@@ -85,7 +85,7 @@ def explained_variance(values: jax.Array, targets: jax.Array) -> jax.Array:
 
 def episode_metrics(totals: list[EpisodeTotals], achievement_names: tuple[str, ...]) -> dict[str, float]:
     """Metrics of the episodes of several rollouts, from totals on the host; NaN where no episode ended."""
-    count = sum(int(one.count) for one in totals)
+    count = sum(int(one.num_episodes) for one in totals)
 
     def mean(name: str) -> Any:
         total = np.sum([np.asarray(getattr(one, name), np.float64) for one in totals], axis=0)

@@ -43,8 +43,8 @@ def feed_forward(encoder: Encoder, towers: Towers) -> Policy:
     def unroll_with(encode: Callable[..., jax.Array]) -> Callable[..., Any]:
         def unroll(params: Any, memory: Any, obs: Any, is_first: jax.Array) -> tuple[Any, PolicyOutput]:
             flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), obs)
-            logits, values = towers.apply(params["towers"], encode(params["encoder"], flat))
-            shaped = (x.reshape(*is_first.shape, -1) for x in (logits, values))
+            outputs: Any = towers.apply(params["towers"], encode(params["encoder"], flat))
+            shaped = (x.reshape(*is_first.shape, -1) for x in outputs)
             return memory, PolicyOutput(*shaped)
 
         return unroll

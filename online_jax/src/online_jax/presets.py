@@ -9,6 +9,7 @@ import optax
 from env_core.craftax.make import Environment, make
 from online_jax import intrinsic, narrowing
 from online_jax.config import PPOConfig, TrainConfig
+from online_jax.first_layer import Forward
 from online_jax.networks import Towers, symbolic_encoder
 from online_jax.policies import Policy, feed_forward
 from online_jax.ppo import Streams, Variant
@@ -36,7 +37,8 @@ def make_environment(config: TrainConfig) -> Environment:
 
 def symbolic_policy(config: TrainConfig, env: Environment, num_streams: int = 1) -> Policy:
     network = config.network
-    encoder = symbolic_encoder(env.layout, network.width, network.first_layer)
+    forward: Forward = "gather" if network.first_layer == "gather" else "product"  # `auto`: nobody has measured
+    encoder = symbolic_encoder(env.layout, network.width, forward)
     policy = feed_forward(encoder, Towers(network.width, network.depth - 1, env.num_actions, num_streams))
     return policy._replace(narrowing=narrowing.off(policy.narrowing)) if network.narrow == "off" else policy
 

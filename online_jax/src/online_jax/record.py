@@ -116,9 +116,9 @@ class StoreRecorder:
         if self._error is not None:
             raise self._error
 
-    def _rollout(self, kept: Kept, policy_step: int, contiguous: bool) -> Rollout:
-        kept = jax.device_get(kept)
-        endings, capacity = int(kept.endings.count), len(kept.endings.next_world_key)
+    def _rollout(self, on_device: Kept, policy_step: int, contiguous: bool) -> Rollout:
+        kept: Any = jax.device_get(on_device)  # the same, of NumPy arrays
+        endings, capacity = int(kept.endings.num_endings), len(kept.endings.next_world_key)
         assert endings <= capacity, f"{endings} episodes ended in a rollout, room was made for {capacity}"
         columns = {
             **columns_of(kept.obs),

@@ -30,7 +30,7 @@ class Session:
             choices = saved[1].choices if saved else calibrate.choose(settings, make_environment(settings).layout)
         self._choices = choices
         self._variant = PRESETS[preset](replace(settings, network=replace(settings.network, **choices)))
-        cached = "first time only; cached in " + str(jax.config.jax_compilation_cache_dir)
+        cached = "first time only; cached in " + str(jax.config.values["jax_compilation_cache_dir"])
         self._learner = Learner(self._variant, lambda what: progress.status(f"{what} ({cached})"))
         self._state: Any = checkpoint.restore(saved[0], self._learner.abstract_state()) if saved else None
         if self._state is None:

@@ -191,4 +191,4 @@ def _as_given(values: Any) -> Any:
     A fresh world's health is the constant 9: folded at compile time, 9 / 10 is 0.9, while at run time XLA multiplies
     and gives 0.90000004. An observation must depend on the state alone, not on the program around it.
     """
-    return jax.lax.optimization_barrier(values)  # type: ignore[no-untyped-call]
+    return jax.lax.optimization_barrier(values)
