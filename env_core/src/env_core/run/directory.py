@@ -6,10 +6,10 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, SupportsFloat
 
 from env_core import workspace
@@ -53,14 +53,10 @@ class Run:
             folder = Path(path).expanduser().absolute()
             _make(folder)
             _refuse_contents(folder)
-        lock = _lock(folder)
-        try:
+        with _locked(folder) as lock:
             _refuse_contents(folder)  # once more: another process may have been quicker
             write_json(folder / CONFIG, record, replace=True)
             return cls(folder, lock, record, wandb)
-        except BaseException:
-            os.close(lock)
-            raise
 
     @classmethod
     def resume(
@@ -78,16 +74,12 @@ class Run:
         """
         folder = Path(path).expanduser().absolute()
         _require_run(folder)
-        lock = _lock(folder)
-        try:
+        with _locked(folder) as lock:
             record = _read_record(folder)
             changes = {} if config is None else _changes(folder, record["config"], dict(config), may_differ)
             record["resumed"].append({**provenance(), "changes": changes})
             write_json(folder / CONFIG, record, replace=True)
             return cls(folder, lock, record, wandb)
-        except BaseException:
-            os.close(lock)
-            raise
 
     @staticmethod
     def read_config(path: Path | str) -> dict[str, Any]:
@@ -119,9 +111,7 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -181,6 +171,17 @@ def _refuse_contents(folder: Path) -> None:
         shown = ", ".join(contents[:3]) + (", …" if len(contents) > 3 else "")
         advice = "Continue that run with --resume, or name" if CONFIG in contents else "Name"
         raise RunExistsError(f"{folder} is not empty (it holds {shown}). {advice} another directory with --run-dir.")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """Takes the directory's lock for the run that the body makes; lets go of it only if that fails."""
+    lock = _lock(folder)
+    try:
+        yield lock
+    except BaseException:
+        os.close(lock)
+        raise
 
 
 def _lock(folder: Path) -> int:

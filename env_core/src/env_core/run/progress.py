@@ -7,8 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 RATE_WINDOW = 30.0  # seconds over which the speed is averaged
 
@@ -72,9 +71,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._display.close()
 
 
@@ -97,7 +94,9 @@ class Pace:
         self._marks = deque((mark + seconds, step) for mark, step in self._marks)
 
 
-class _Display(Protocol):
+class _Display:
+    """Shows nothing; others show something at each of these."""
+
     def message(self, text: str) -> None: ...
     def begin(self, text: str) -> None: ...
     def end(self, text: str) -> None: ...
@@ -105,15 +104,7 @@ class _Display(Protocol):
     def close(self) -> None: ...
 
 
-class _Silence:
-    def message(self, text: str) -> None: ...
-    def begin(self, text: str) -> None: ...
-    def end(self, text: str) -> None: ...
-    def update(self, step: int, total: int, texts: list[str]) -> None: ...
-    def close(self) -> None: ...
-
-
-class _Lines:
+class _Lines(_Display):
     """Plain lines: the first update, then one per interval, and the last."""
 
     def __init__(self, stream: TextIO, interval: float, clock: Callable[[], float]):
@@ -150,7 +141,7 @@ class _Lines:
         self._stream.flush()
 
 
-class _Bar:
+class _Bar(_Display):
     """A bar at the foot of a terminal, or a spinner while something takes long; messages scroll above it."""
 
     def __init__(self, stream: TextIO):
@@ -200,7 +191,7 @@ class _Bar:
 
 def _display(stream: TextIO, quiet: bool, interval: float, clock: Callable[[], float]) -> _Display:
     if quiet:
-        return _Silence()
+        return _Display()
     if stream.isatty():
         try:
             return _Bar(stream)

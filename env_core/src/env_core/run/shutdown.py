@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _STOPPING = b"\nStopping after this step; progress will be saved. Press Ctrl-C again to stop at once.\n"
@@ -34,9 +34,7 @@ class ShutdownSignal:
         self._previous = {number: signal.signal(number, self._receive) for number in self.SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

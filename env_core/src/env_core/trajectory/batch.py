@@ -100,10 +100,7 @@ class SegmentTable:
 
     def to_json(self) -> dict[str, list[Any]]:
         """Columnar JSON: a list per column; an unknown `env_seed` is null."""
-        data = {f.name: getattr(self, f.name).tolist() for f in SEGMENT_FIELDS}
-        known = data.pop("has_env_seed")
-        data["env_seed"] = [seed if has else None for seed, has in zip(data["env_seed"], known, strict=True)]
-        return data
+        return columnar({f.name: getattr(self, f.name) for f in SEGMENT_FIELDS})
 
     @classmethod
     def from_json(cls, data: Mapping[str, list[Any]]) -> SegmentTable:
@@ -114,6 +111,14 @@ class SegmentTable:
             return cls(**{f.name: np.array(full[f.name], np.dtype(f.dtype)) for f in SEGMENT_FIELDS})
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise SchemaError(f"The segment table is malformed: {error!r}.") from error
+
+
+def columnar(segments: Mapping[str, Array]) -> dict[str, list[Any]]:
+    """The columns of a segment table, of whatever version, as in a file's metadata: lists, null for unknown seeds."""
+    table = {name: column.tolist() for name, column in segments.items()}
+    known = table.pop("has_env_seed")
+    table["env_seed"] = [seed if has else None for seed, has in zip(table["env_seed"], known, strict=True)]
+    return table
 
 
 @dataclass(frozen=True, eq=False)

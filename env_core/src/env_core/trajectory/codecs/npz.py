@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from env_core.errors import CorruptShardError
-from env_core.trajectory.batch import Array, TrajectoryBatch
+from env_core.trajectory.batch import TrajectoryBatch, columnar
 from env_core.trajectory.codecs import Writable, batch_from_raw, raw_from_batch
 from env_core.trajectory.schema import SEGMENT_FIELDS
 from env_core.trajectory.versions import RawShard
@@ -44,14 +44,7 @@ def read_npz(path: Path) -> TrajectoryBatch:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
         segments = {name: arrays.pop(name) for name in list(arrays) if name.startswith(SEGMENT_PREFIX)}
-        table = _columnar({name.removeprefix(SEGMENT_PREFIX): column for name, column in segments.items()})
+        table = columnar({name.removeprefix(SEGMENT_PREFIX): column for name, column in segments.items()})
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise CorruptShardError(f"{path} cannot be read as a trajectory archive: {error!r}") from error
     return batch_from_raw(RawShard(header, arrays, table), str(path))
-
-
-def _columnar(segments: dict[str, Array]) -> dict[str, list[Any]]:
-    """The segment table as in a shard's metadata, where an unknown `env_seed` is null."""
-    table = {name: column.tolist() for name, column in segments.items()}
-    known = table.pop("has_env_seed")
-    return {**table, "env_seed": [s if has else None for s, has in zip(table["env_seed"], known, strict=True)]}
