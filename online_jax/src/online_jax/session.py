@@ -61,7 +61,7 @@ class Session:
         if self._update % self._settings.record_every == 0:
             self._recorder.take(done.kept, policy_step, contiguous=self._settings.record_every == 1)
         self._update += 1
-        self._log.add(self.step, done, due=self._update % self._settings.log_every == 0)
+        self._log.add(self.step, done, due=self._update % self._settings.log_every == 0 or self.finished)
         if self._save_is_due():
             self.save()
 
