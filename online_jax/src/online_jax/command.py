@@ -41,8 +41,9 @@ def parse(argv: Sequence[str]) -> tuple[str, Invocation]:
 
 def _resumed(argv: Sequence[str]) -> Path | None:
     for position, argument in enumerate(argv):
-        if argument == "--resume" and position + 1 < len(argv):
-            return Path(argv[position + 1])
+        following = argv[position + 1 : position + 2]
+        if argument == "--resume" and following and not following[0].startswith("--"):
+            return Path(following[0])
         if argument.startswith("--resume="):
             return Path(argument.removeprefix("--resume="))
     return None

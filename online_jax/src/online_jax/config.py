@@ -190,10 +190,14 @@ def validate(config: TrainConfig) -> None:
     """Raises `ConfigError` for settings that contradict each other, saying which and what would do."""
     if config.env_name not in environment_layouts:
         raise ConfigError(f"Unknown environment {config.env_name!r}. {nearest(config.env_name, environment_layouts)}")
-    _positive(config, ("total_steps", "num_envs", "num_steps", "record_every", "record_shard_mb", "log_every"))
-    _positive(config.ppo, ("epochs", "minibatches"), "ppo.")
-    _positive(config.network, ("width", "depth"), "network.")
-    _positive(config.checkpoint, ("keep",), "checkpoint.")
+    _at_least(1, config, ("total_steps", "num_envs", "num_steps", "record_every", "record_shard_mb", "log_every"))
+    _at_least(0, config.env, ("pool_size", "max_timesteps"), "env.")
+    _at_least(1, config.env, ("reset_ratio",), "env.")
+    _at_least(1, config.network, ("width", "depth"), "network.")
+    _at_least(1, config.ppo, ("epochs", "minibatches"), "ppo.")
+    _at_least(0, config.ppo, ("learning_rate", "clip", "entropy", "value", "max_grad_norm", "adam_eps"), "ppo.")
+    _at_least(0, config.checkpoint, ("minutes", "updates"), "checkpoint.")
+    _at_least(1, config.checkpoint, ("keep",), "checkpoint.")
     batch, count = config.steps_per_update, config.ppo.minibatches
     if batch % count:
         near = [n for n in range(1, batch + 1) if batch % n == 0]
@@ -217,8 +221,9 @@ def validate(config: TrainConfig) -> None:
         )
 
 
-def _positive(config: Any, names: tuple[str, ...], prefix: str = "") -> None:
+def _at_least(lowest: int, config: Any, names: tuple[str, ...], prefix: str = "") -> None:
     for name in names:
-        if getattr(config, name) < 1:
+        value = getattr(config, name)
+        if not lowest <= value < math.inf:  # NaN is refused too
             flag = f"--{prefix}{name}".replace("_", "-")
-            raise ConfigError(f"{flag} is {getattr(config, name)}; it must be at least 1.")
+            raise ConfigError(f"{flag} is {value}; it must be at least {lowest}.")
