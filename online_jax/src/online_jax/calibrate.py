@@ -45,7 +45,7 @@ def fastest(config: TrainConfig, layout: Layout) -> str:
         choice = json.loads(remembered.read_text())["forward"]
         if choice in FORWARDS:
             return str(choice)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass  # not measured yet, or not by this version
     seconds = {forward: measure(config, layout, forward) for forward in FORWARDS}
     choice = min(seconds, key=seconds.__getitem__)
