@@ -166,12 +166,12 @@ finally:
     environment = {**os.environ, "COLUMNS": "100"}
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert shown.returncode == 0 and shown.stderr == "", shown.stderr
-    text = re.sub(r"[\s│─╭╮╰╯]+", " ", shown.stdout)
+    _, _, text = re.sub(r"[\s│─╭╮╰╯]+", " ", shown.stdout).partition("-h, --help")
     for flag, default in flags():
         described = re.search(rf"{re.escape(flag)}[ ,](.*?)\(default: (.*?)\)", text)
         assert described, flag
         assert described[2].replace(" ", "") == str(default), flag
-        assert len(described[1].split()) > 3, flag
+        assert len(described[1].split()) > 2, flag
 
 
 def test_a_mistake_in_a_process_of_its_own() -> None:
