@@ -148,7 +148,7 @@ def test_stopped_and_killed_again_and_again(undisturbed: Path, tmp_path: Path) -
     _stop_after(process, run, 60, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     at = checkpoint.latest(run / "checkpoints")[1].update
-    assert 40 <= at < updates_logged(run) < 200
+    assert 40 <= at <= updates_logged(run) < 200
     said = finish(start(SCRIBBLE, "--resume", run))
     assert f"Continuing at step {32 * at:,}" in said
     assert_same_runs(run, undisturbed)
