@@ -13,14 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from small_runs import SMALL, Train
 
-from env_core.errors import ConfigError
+from env_core.errors import ConfigError, RunError
 from env_core.run import Run
 from online_jax import train
 from online_jax.command import parse
 from online_jax.config import Invocation, TrainConfig, from_json, to_json, validate
+from online_jax.session import enough_memory
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -196,3 +198,10 @@ def test_flags_become_settings_and_come_back_from_json() -> None:
 def test_steps_are_rounded_up_to_whole_updates() -> None:
     assert TrainConfig(total_steps=8193, num_envs=128, num_steps=64).num_updates == 2
     assert TrainConfig(total_steps=8192, num_envs=128, num_steps=64).num_updates == 1
+
+
+def test_too_little_memory_is_told_with_what_would_do() -> None:
+    with pytest.raises(RunError, match="too little memory.*126 bytes.*Lower --num-envs"), enough_memory():
+        raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 126 bytes.\nand more")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"), enough_memory():
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from probes import small_config
 
+from env_core.errors import RunError
 from env_core.observation import CLASSIC, Packed
 from env_core.testing.examples import example_header
 from online_jax import keeping
@@ -46,17 +47,17 @@ def test_endings_come_in_the_order_in_which_they_happen() -> None:
 
 
 def test_what_finds_no_room_is_counted() -> None:
-    """Room for ceil(3 · 8 · 0.1) = 3; the fourth ending changes nothing that is there."""
-    found = filled(([True, True, False], [10, 11, 12]), ([True, True, False], [20, 21, 22]), rate=0.1)
+    """Room for one each, 3; the fourth ending changes nothing that is there."""
+    found = filled(([True, True, False], [10, 11, 12]), ([True, True, False], [20, 21, 22]), rate=0.0)
     assert found.num_endings == 4
     assert found.obs[:, 0].tolist() == [10, 11, 20]
 
 
 @pytest.mark.parametrize(
     ("kept_envs", "num_steps", "rate", "expected"),
-    [(0, 64, 0.125, 0), (16, 64, 0.125, 128), (16, 4, 0.125, 16), (2, 4, 1.0, 8), (1, 1, 0.125, 1)],
+    [(0, 64, 0.125, 0), (16, 64, 0.125, 144), (16, 4, 0.125, 24), (2, 4, 1.0, 8), (1, 1, 0.125, 1)],
 )
-def test_room_is_a_share_of_the_steps_and_at_most_all(kept_envs, num_steps, rate, expected) -> None:
+def test_room_is_one_each_and_a_share_of_the_steps_and_at_most_all(kept_envs, num_steps, rate, expected) -> None:
     assert room(kept_envs, num_steps, rate) == expected
 
 
@@ -86,7 +87,7 @@ def test_the_recorder_refuses_a_rollout_that_lacks_endings(tmp_path: Path) -> No
     )
     recorder = StoreRecorder(tmp_path / "store", example_header(CLASSIC.name), envs, 2**20)
     recorder.take(kept, policy_step=0, contiguous=True)
-    with pytest.raises(AssertionError, match="6 episodes ended in a rollout, room was made for 4"):
+    with pytest.raises(RunError, match="6 episodes ended in one rollout of 6 recorded steps, more than the 4"):
         recorder.flush()
     recorder.close()
     assert not list((tmp_path / "store/shards").glob("*.arrow"))

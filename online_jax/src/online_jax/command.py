@@ -15,7 +15,7 @@ PRESET_NAMES = ("ppo",)
 PROGRAM = "hatch run online:train"
 DESCRIPTION = f"""Train an agent on Craftax and record what it does.
 
-usage: {PROGRAM} [preset] [flags]        presets: {", ".join(PRESET_NAMES)} (default: {PRESET_NAMES[0]})
+The preset comes first, if it is named: {PROGRAM} {PRESET_NAMES[0]} --seed 3. Presets: {", ".join(PRESET_NAMES)}.
 
 Results go to a new directory under the workspace's runs (or --run-dir): config.json, metrics.jsonl, checkpoints/,
 trajectories/ and curves.png. Continue a run that was stopped or killed with --resume <run>.

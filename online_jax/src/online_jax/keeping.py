@@ -54,8 +54,13 @@ class Kept(NamedTuple):
 
 
 def no_endings(env: Any, obs: Any, kept_envs: int, num_steps: int) -> Endings:
-    """An empty buffer, as large as the environment says that a rollout's endings can be."""
-    capacity = min(kept_envs * num_steps, math.ceil(kept_envs * max(num_steps, 8) * env.max_ending_rate))
+    """An empty buffer for as many endings as a rollout can have.
+
+    That is one per environment, of the episode that was under way, and the share of steps at which the environment says
+    that later ones can end.
+    """
+    later = math.ceil(kept_envs * num_steps * env.max_ending_rate)
+    capacity = min(kept_envs * num_steps, kept_envs + later)
     return Endings(
         jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape[1:]), x.dtype), obs),
         jnp.zeros((capacity, 2), jnp.uint32),

@@ -305,7 +305,7 @@ def _descend(variant: Variant, part: Part, start: Any, data: Batch, key: jax.Arr
             params, part.unroll, batch, variant.streams, variant.config
         )
         updates, opt_state = variant.optimiser.update(gradients, opt_state, params)
-        losses["ppo/gradient_norm"] = optax.global_norm(gradients)
+        losses["ppo/gradient_norm"] = optax.tree.norm(gradients)
         return (optax.apply_updates(params, updates), opt_state), losses
 
     def epoch(carry: Any, key: jax.Array) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from env_core.errors import StoreError
+from env_core.errors import RunError, StoreError
 from env_core.observation import Packed
 from env_core.trajectory.batch import Header, Provenance
 from env_core.trajectory.builder import SegmentBuilder
@@ -119,7 +119,12 @@ class StoreRecorder:
     def _rollout(self, on_device: Kept, policy_step: int, contiguous: bool) -> Rollout:
         kept: Any = jax.device_get(on_device)  # the same, of NumPy arrays
         endings, capacity = int(kept.endings.num_endings), len(kept.endings.next_world_key)
-        assert endings <= capacity, f"{endings} episodes ended in a rollout, room was made for {capacity}"
+        if endings > capacity:
+            raise RunError(
+                f"{endings} episodes ended in one rollout of {kept.action.size} recorded steps, more than the "
+                f"{capacity} that the environment's max_ending_rate makes room for. Nothing of it was recorded. Raise "
+                "that rate, or train with --no-record."
+            )
         columns = {
             **columns_of(kept.obs),
             "action": kept.action,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import jax
 
+from env_core.errors import RunError
 from env_core.run import Progress, Run
 from online_jax import calibrate, checkpoint, record
 from online_jax.checkpoint import Checkpoint
@@ -17,6 +20,20 @@ from online_jax.learner import Learner, Update
 from online_jax.metrics import EpisodeTotals, episode_metrics
 from online_jax.presets import PRESETS, make_environment
 from online_jax.record import NoRecorder, Recorder, StoreRecorder
+
+
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """Turns the device's refusal of memory, wherever it comes to light, into a `RunError` that says what to do."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
+            raise
+        raise RunError(
+            f"The device has too little memory for this run: {str(error).splitlines()[0][:200]} "
+            "Lower --num-envs, --num-steps or --network.width. What was saved before is intact."
+        ) from None
 
 
 class Session:

@@ -36,9 +36,10 @@ def train(preset: str, settings: TrainConfig, invocation: Invocation) -> int | N
     ):
         progress.message(announcement(preset, settings, run.path))
         use_compilation_cache()
-        from online_jax.session import Session  # loads JAX, which takes seconds: only now that settings are known good
+        # Loads JAX, which takes seconds: only now that the settings are known to be good.
+        from online_jax.session import Session, enough_memory
 
-        with Session(preset, settings, run, progress) as session:
+        with enough_memory(), Session(preset, settings, run, progress) as session:
             while not session.finished and not shutdown.requested:
                 session.update()
             session.stop()
