@@ -201,7 +201,7 @@ def test_steps_are_rounded_up_to_whole_updates() -> None:
 
 
 def test_too_little_memory_is_told_with_what_would_do() -> None:
-    with pytest.raises(RunError, match="too little memory.*126 bytes.*Lower --num-envs"), enough_memory():
+    with pytest.raises(RunError, match=r"too little memory.*126 bytes.*Lower --num-envs"), enough_memory():
         raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 126 bytes.\nand more")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"), enough_memory():
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
