@@ -80,7 +80,9 @@ class Learner:
     def _compiled(self, name: str, function: Any, arguments: tuple[Any, ...], donate: tuple[int, ...]) -> Any:
         if name not in self._programs:
             began = time.monotonic()
+            # Of shapes alone: a restored state is the same program, and found in the cache.
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arguments)
             with self._status(f"compiling {name}"):
-                self._programs[name] = jax.jit(function, donate_argnums=donate).lower(*arguments).compile()
+                self._programs[name] = jax.jit(function, donate_argnums=donate).lower(*shapes).compile()
             self.compile_seconds += time.monotonic() - began
         return self._programs[name]
