@@ -20,8 +20,9 @@ from small_runs import SMALL, Train
 from env_core.errors import ConfigError, RunError
 from env_core.run import Run
 from online_jax import train
-from online_jax.command import parse
+from online_jax.command import PRESET_NAMES, parse
 from online_jax.config import Invocation, TrainConfig, from_json, to_json, validate
+from online_jax.presets import PRESETS
 from online_jax.session import enough_memory
 
 
@@ -205,3 +206,7 @@ def test_too_little_memory_is_told_with_what_would_do() -> None:
         raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 126 bytes.\nand more")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"), enough_memory():
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+
+def test_every_preset_can_be_named() -> None:
+    assert tuple(PRESETS) == PRESET_NAMES

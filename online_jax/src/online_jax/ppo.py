@@ -137,7 +137,7 @@ def collect(
             action=action,
             log_prob=log_prob(output.logits, action),
             values=output.values,
-            rewards=jnp.stack([timestep.reward, bonus], -1) @ jnp.asarray(variant.streams.mix).T,
+            rewards=_weighted(jnp.stack([timestep.reward, bonus], -1)[..., None, :], variant.streams.mix),
             terminated=timestep.terminated,
             truncated=timestep.truncated,
             truncated_values=_values_where(timestep.truncated, variant.policy, params, memory, timestep.next_obs),
@@ -179,6 +179,11 @@ def _keep(kept: int, before: ActorState, after: ActorState, steps: Transition, r
         world_key=statistics.world_key,
         final_obs=keeping.first(kept, after.obs),
     )
+
+
+def _weighted(x: jax.Array, weights: Any) -> jax.Array:
+    """Sum over the last axis of x times `weights`; not a matrix product, which accelerators round."""
+    return (x * jnp.asarray(weights)).sum(-1)
 
 
 def _values_where(here: jax.Array, policy: Policy, params: Any, memory: Any, obs: Any) -> jax.Array:
@@ -249,7 +254,7 @@ def ppo_loss(
     """
     memory = jax.tree.map(lambda x: x[0], batch.memory)
     _, output = unroll(params, memory, batch.steps.obs, batch.steps.is_first)
-    advantage = batch.advantages @ jnp.asarray(streams.weight)
+    advantage = _weighted(batch.advantages, streams.weight)
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     log_ratio = log_prob(output.logits, batch.steps.action) - batch.steps.log_prob
     ratio = jnp.exp(log_ratio)
