@@ -201,6 +201,23 @@ def test_verify_follows_segments_over_shards(tmp_path: Path) -> None:
     assert "stops with another observation" in defect
 
 
+def test_verify_names_the_segments_after_a_damaged_shard_in_one_line(tmp_path: Path) -> None:
+    first, second = consecutive_batches(2)
+    with StoreWriter.open(tmp_path, first.header) as writer:
+        writer.append(first)
+        writer.append(second)
+    continued = int((second.segments.continues_from >= 0).sum())
+    assert continued > 1
+    with (tmp_path / "shards" / "shard-000000.arrow").open("r+b") as file:
+        file.seek(1000)
+        byte = file.read(1)
+        file.seek(1000)
+        file.write(bytes([byte[0] ^ 1]))
+    damaged, orphaned = verify_store(Store.open(tmp_path)).defects
+    assert "shard-000000" in damaged
+    assert "in a damaged shard" in orphaned and f"and so on for {continued - 1} more" in orphaned
+
+
 def test_verify_tells_leftovers_and_the_next_writer_removes_its_own(recorded: Path) -> None:
     shards = recorded / "shards"
     orphan = shards / "shard-000009.arrow"

@@ -73,7 +73,7 @@ def _verified(store: Store, info: ShardInfo) -> TrajectoryBatch:
 
 
 def _broken_continuations(info: ShardInfo, batch: TrajectoryBatch, ends: dict[tuple[str, int], bytes]) -> list[str]:
-    """Segments that do not start with the observation that the segment they continue stopped with.
+    """One defect, if any segment does not start with the observation that the segment it continues stopped with.
 
     `ends` holds the final observations of cut segments so far; those of this batch are added.
     """
@@ -86,13 +86,16 @@ def _broken_continuations(info: ShardInfo, batch: TrajectoryBatch, ends: dict[tu
     for i in np.flatnonzero(segments.continues_from != NO_SEGMENT):
         before = int(segments.continues_from[i])
         if ends.pop((info.writer, before), None) != observation(segments.row_start[i]):
-            broken.append(
-                f"{info.name}: segment {segments.segment_id[i]} says that it continues segment {before} of writer "
-                f"{info.writer!r}, which is missing, not cut, or stops with another observation."
-            )
+            broken.append(f"segment {segments.segment_id[i]} says that it continues segment {before}")
     for i in np.flatnonzero(segments.ending == Ending.CUT):
         ends[info.writer, int(segments.segment_id[i])] = observation(segments.row_end[i])
-    return broken
+    if not broken:
+        return []
+    more = f", and so on for {len(broken) - 1} more" if len(broken) > 1 else ""
+    return [
+        f"{info.name}: {broken[0]} of writer {info.writer!r}, which is missing, not cut, in a damaged shard, or stops "
+        f"with another observation{more}."
+    ]
 
 
 def _broken_groups(store: Store) -> list[str]:
