@@ -126,3 +126,11 @@ def test_the_page_shows_the_table() -> None:
     assert printed.stderr == ""
     shown = PAGE.read_text().split(BEGIN)[1].split(END)[0]
     assert shown == printed.stdout, f"Put the output of `{' '.join(command[1:])}` between the markers of {PAGE.name}."
+
+
+def test_every_episode_is_in_one_line(run: Path, scribbled: Train, tmp_path: Path) -> None:
+    """Lines after every 4th of 8 updates, and at the checkpoints after 3, 6 and 8: a resumed run counts from there."""
+    coarse = list(read_metrics(scribbled(tmp_path / "run", "--log-every", "4") / "metrics.jsonl"))
+    assert [line["step"] for line in coarse] == [32 * update for update in (3, 4, 6, 8)]
+    fine = list(read_metrics(run / "metrics.jsonl"))
+    assert sum(line["episode/count"] for line in coarse) == sum(line["episode/count"] for line in fine) > 0

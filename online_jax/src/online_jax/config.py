@@ -112,7 +112,7 @@ leave the device."""
     record_shard_mb: int = 96
     """Size of a shard of the trajectory store, in MB."""
     log_every: int = 1
-    """Updates per line of metrics.jsonl (and of the screen, away from a terminal)."""
+    """Updates per line of metrics.jsonl (and of the screen); a checkpoint ends a line early."""
     env: EnvConfig = field(default_factory=EnvConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     ppo: PPOConfig = field(default_factory=PPOConfig)

@@ -78,19 +78,19 @@ class Session:
         if self._update % self._settings.record_every == 0:
             self._recorder.take(done.kept, policy_step, contiguous=self._settings.record_every == 1)
         self._update += 1
-        self._log.add(self.step, done, due=self._update % self._settings.log_every == 0 or self.finished)
+        self._log.add(self.step, done, due=self._update % self._settings.log_every == 0)
         if self._save_is_due():
             self.save()
 
     def stop(self) -> None:
         """Makes everything durable."""
-        self._log.flush()
+        self._log.end_interval()
         if self._saved_update != self._update:
             self.save()
 
     def save(self) -> None:
         """A checkpoint, after everything that it counts on has been recorded and logged."""
-        self._log.flush()
+        self._log.end_interval()
         position = self._recorder.flush()
         about = Checkpoint(
             step=self.step,
@@ -133,17 +133,26 @@ class Log:
     def __init__(self, run: Run, progress: Progress, achievement_names: tuple[str, ...], learner: Learner) -> None:
         self._run, self._progress, self._names, self._learner = run, progress, achievement_names, learner
         self._episodes: list[EpisodeTotals] = []
+        self._latest: tuple[int, dict[str, Any]]
         self._pending: tuple[int, dict[str, Any], list[EpisodeTotals]] | None = None
         self._mark: tuple[float, int, float] | None = None
 
     def add(self, step: int, update: Update, due: bool) -> None:
         """Takes an update; `due` ends an interval."""
         self._episodes.append(update.episodes)
+        self._latest = (step, update.losses)
         if due:
-            self.flush()
-            self._pending, self._episodes = (step, update.losses, self._episodes), []
+            self._write()
+            self._pending, self._episodes = (*self._latest, self._episodes), []
 
-    def flush(self) -> None:
+    def end_interval(self) -> None:
+        """Writes all that was taken, the last of it in a line of its own: a resumed run counts from here."""
+        self._write()
+        if self._episodes:
+            self._pending, self._episodes = (*self._latest, self._episodes), []
+            self._write()
+
+    def _write(self) -> None:
         """Writes the line that waits, if any."""
         if self._pending is None:
             return
