@@ -56,29 +56,29 @@ def all_channels(layout: Layout) -> NDArray[np.int32]:
 def shown(obs: Packed, layout: Layout) -> jax.Array:
     """bool [channels]: which channels any of the observations [..., B] lights."""
     codes = jnp.zeros(layout.codes, bool).at[obs.tile.reshape(-1)].set(True)
-    mobs = jnp.zeros(layout.mob_channels, bool).at[_mob_channels(obs, layout).reshape(-1)].set(True, mode="drop")
     from_tiles = (codes[:, None] & (layout.code_bits > 0)).any(0)
-    return from_tiles.at[layout.first_mob_channel + np.arange(layout.mob_channels)].max(mobs)
+    return from_tiles.at[_mob_channels(obs, layout).reshape(-1)].set(True, mode="drop")
 
 
 def _mob_channels(obs: Packed, layout: Layout) -> jax.Array:
-    """int32 [..., slots]: each mob's channel among the mobs, past the end where the slot is empty."""
+    """int32 [..., slots]: each mob's channel of the layout, past the last one where the slot is empty."""
     code = obs.mob.astype(jnp.int32)
-    return jnp.where(code == EMPTY_MOB, layout.mob_channels, code % layout.mob_channels)
+    return jnp.where(code == EMPTY_MOB, layout.channels, layout.first_mob_channel + code % layout.mob_channels)
 
 
 def multihot(obs: Packed, channels: jax.Array, layout: Layout) -> jax.Array:
     """float32 [P, B, tiles]: which tiles of each observation [B] light each of the P `channels`."""
     lit = jnp.asarray(layout.code_bits, jnp.float32).T[channels]  # [P, codes]
     tiles = lit[:, obs.tile.astype(jnp.int32)]
-    slot = _slot_of_channel(channels, layout)[layout.first_mob_channel + _mob_channels(obs, layout)]
+    slot = _slot_of_channel(channels, layout)[_mob_channels(obs, layout)]
     tile = obs.mob.astype(jnp.int32) // layout.mob_channels
     row = jnp.arange(obs.tile.shape[0])[:, None]
     return tiles.at[slot, row, tile].set(1.0, mode="drop")
 
 
 def _slot_of_channel(channels: jax.Array, layout: Layout) -> jax.Array:
-    """int32 [channels + 1]: where each channel of the layout stands in `channels`; past the end if it does not."""
+    """int32 [layout.channels + 1]: where each channel of the layout stands in `channels`; past the end if it does not,
+    as the last entry, which is no channel."""
     absent = jnp.full(layout.channels + 1, channels.shape[0], jnp.int32)
     return absent.at[channels].set(jnp.arange(channels.shape[0], dtype=jnp.int32))
 
@@ -93,8 +93,7 @@ def _gathered(kernel: Kernel, obs: Packed, channels: jax.Array, layout: Layout) 
 
     lit = slot[jnp.asarray(layout.code_channels)]  # -1, no channel, reads the last entry: absent
     by_tile = row(lit[obs.tile.astype(jnp.int32)], jnp.arange(tiles)[:, None]).reshape(obs.tile.shape[0], -1)
-    mob_slot = slot[jnp.minimum(layout.first_mob_channel + _mob_channels(obs, layout), layout.channels)]
-    by_mob = row(jnp.where(obs.mob == EMPTY_MOB, count, mob_slot), obs.mob.astype(jnp.int32) // layout.mob_channels)
+    by_mob = row(slot[_mob_channels(obs, layout)], obs.mob.astype(jnp.int32) // layout.mob_channels)
     return _add_rows(obs.scalar @ kernel.scalar, rows, jnp.concatenate([by_tile, by_mob], 1))
 
 
