@@ -1,0 +1,34 @@
+"""What an evaluation says, in the same numbers and files for every member: numpy in, numbers, tables and pictures out.
+
+    <folder>/
+      evaluation.json            every number with its 95 % interval, for each condition
+      evaluation.txt             the same as a table
+      evaluation.png             returns, lengths, floors and achievements, drawn
+      episodes-<condition>.npz   what all that was made of, one row for each episode
+
+Start reading at `report.py`; what an interval is stands in `statistics.py`. Pictures need the extra `plots`, videos the
+extra `video`.
+"""
+
+from env_core.evaluation.episodes import Episodes
+from env_core.evaluation.report import table, write_report
+from env_core.evaluation.statistics import (
+    Interval,
+    bootstrap,
+    interquartile_mean,
+    paired,
+    probability_of_improvement,
+)
+from env_core.evaluation.summary import summarise
+
+__all__ = [
+    "Episodes",
+    "Interval",
+    "bootstrap",
+    "interquartile_mean",
+    "paired",
+    "probability_of_improvement",
+    "summarise",
+    "table",
+    "write_report",
+]
