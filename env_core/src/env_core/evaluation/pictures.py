@@ -63,7 +63,7 @@ def _draw_distributions(
     _draw_histogram(lengths, "Length (steps)", [one.lengths for one in conditions.values()])
     _draw_histogram(counts, "Achievements", [one.achievements.sum(1) for one in conditions.values()])
     _draw_floors(floors, summaries)
-    returns.set_ylabel("share of episodes", fontsize=9)
+    returns.set_ylabel("share of episodes (dashed: mean)", fontsize=9)
     if len(conditions) > 1:
         _draw_legend(figure, list(conditions))
 
