@@ -10,6 +10,8 @@ Start reading at `report.py`; what an interval is stands in `statistics.py`. Pic
 extra `video`.
 """
 
+from env_core.evaluation.comparison import Comparison, Group, compare
+from env_core.evaluation.comparison_report import write_comparison
 from env_core.evaluation.episodes import Episodes
 from env_core.evaluation.report import table, write_report
 from env_core.evaluation.statistics import (
@@ -22,13 +24,17 @@ from env_core.evaluation.statistics import (
 from env_core.evaluation.summary import summarise
 
 __all__ = [
+    "Comparison",
     "Episodes",
+    "Group",
     "Interval",
     "bootstrap",
+    "compare",
     "interquartile_mean",
     "paired",
     "probability_of_improvement",
     "summarise",
     "table",
+    "write_comparison",
     "write_report",
 ]

@@ -30,7 +30,7 @@ _ROWS = (
     ("deepest_floor", "deepest floor", 2),
 )
 _EXPLANATION = (
-    f"Brackets: {CONFIDENCE:.0%} intervals over episodes (percentile bootstrap; Wilson's for shares). They say\n"
+    f"Brackets: {100 * CONFIDENCE:g} % intervals over episodes (percentile bootstrap; Wilson's for shares). They say\n"
     "nothing of how another training run would do: for that, compare runs.\n"
 )
 
