@@ -69,17 +69,54 @@ def decode(packed: Packed, layout: Layout, out: NDArray[np.float32] | None = Non
 
     Raises `ObservationError` for a misshapen part, an unknown tile or mob code, or an `out` that does not fit.
     """
-    lead = _check_packed(packed, layout)
+    lead = check_packed(packed, layout)
     out = _check_out(out, (*lead, layout.size))
     rows, tile = _flat(out), _flat(packed.tile)
     table = layout.code_bits.astype(np.float32)
     for row, codes in zip(rows, tile, strict=True):
         # `clip` only spares numpy a temporary copy: the codes were checked
         table.take(codes, axis=0, out=row[: layout.map_size].reshape(layout.tiles, layout.channels), mode="clip")
-    row_of, position = _mob_positions(_flat(packed.mob), layout)
-    rows[row_of, position] = 1.0
+    row_of, at, channel = placed_mobs(_flat(packed.mob), layout)
+    rows[row_of, at * layout.channels + layout.first_mob_channel + channel] = 1.0
     rows[:, layout.map_size :] = _flat(packed.scalar)
     return out
+
+
+def check_packed(packed: Packed, layout: Layout) -> tuple[int, ...]:
+    """The leading axes of `packed`.
+
+    Raises `ObservationError` for a misshapen part or an unknown tile code; `placed_mobs` looks at the mobs.
+    """
+    lead: tuple[int, ...] = packed.tile.shape[:-1]
+    wanted = {
+        "tile": (np.uint8, layout.tiles),
+        "mob": (np.uint16, layout.mob_slots),
+        "scalar": (np.float32, layout.scalars),
+    }
+    for part, (name, (dtype, size)) in zip(packed, wanted.items(), strict=True):
+        if part.dtype != dtype or part.shape != (*lead, size):
+            raise ObservationError(
+                f"{name} of {layout.name} must be {np.dtype(dtype)} {[*lead, size]},"
+                f" not {part.dtype} {list(part.shape)}"
+            )
+    if packed.tile.size and packed.tile.max() >= layout.codes:
+        raise ObservationError(f"tile code {packed.tile.max()}: {layout.name} has codes 0 to {layout.codes - 1}")
+    return lead
+
+
+def placed_mobs(mob: NDArray[np.uint16], layout: Layout) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """For every mob of mob [B, mob_slots], in order: its row, its tile, and its number among `layout.mobs`.
+
+    Raises `ObservationError` for an unknown code.
+    """
+    row, slot = np.nonzero(mob != EMPTY_MOB)
+    tile, channel = np.divmod(mob[row, slot].astype(np.intp), layout.mob_channels)
+    if tile.size and tile.max() >= layout.tiles:
+        last = layout.tiles * layout.mob_channels - 1
+        raise ObservationError(
+            f"mob code {mob[row, slot].max()}: {layout.name} has codes 0 to {last}, and {EMPTY_MOB} for none"
+        )
+    return row, tile, channel
 
 
 def encode_bits(obs: NDArray[np.float32], map_size: int) -> Bits:
@@ -147,37 +184,6 @@ def _check_out(out: NDArray[np.float32] | None, shape: tuple[int, ...]) -> NDArr
             + ("" if out.flags.c_contiguous else ", not contiguous")
         )
     return out
-
-
-def _check_packed(packed: Packed, layout: Layout) -> tuple[int, ...]:
-    """The leading axes of a well-formed `packed`."""
-    lead: tuple[int, ...] = packed.tile.shape[:-1]
-    wanted = {
-        "tile": (np.uint8, layout.tiles),
-        "mob": (np.uint16, layout.mob_slots),
-        "scalar": (np.float32, layout.scalars),
-    }
-    for part, (name, (dtype, size)) in zip(packed, wanted.items(), strict=True):
-        if part.dtype != dtype or part.shape != (*lead, size):
-            raise ObservationError(
-                f"{name} of {layout.name} must be {np.dtype(dtype)} {[*lead, size]},"
-                f" not {part.dtype} {list(part.shape)}"
-            )
-    if packed.tile.size and packed.tile.max() >= layout.codes:
-        raise ObservationError(f"tile code {packed.tile.max()}: {layout.name} has codes 0 to {layout.codes - 1}")
-    return lead
-
-
-def _mob_positions(mob: NDArray[np.uint16], layout: Layout) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For every mob of mob [B, mob_slots]: its row, and its place in the flat observation."""
-    row, slot = np.nonzero(mob != EMPTY_MOB)
-    tile, channel = np.divmod(mob[row, slot].astype(np.intp), layout.mob_channels)
-    if tile.size and tile.max() >= layout.tiles:
-        last = layout.tiles * layout.mob_channels - 1
-        raise ObservationError(
-            f"mob code {mob[row, slot].max()}: {layout.name} has codes 0 to {last}, and {EMPTY_MOB} for none"
-        )
-    return row, tile * layout.channels + layout.first_mob_channel + channel
 
 
 def _read_ones(values: NDArray[np.float32], ones: NDArray[np.bool_]) -> tuple[int, int] | None:
