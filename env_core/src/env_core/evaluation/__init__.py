@@ -6,6 +6,8 @@
       evaluation.png             returns, lengths, floors and achievements, drawn
       episodes-<condition>.npz   what all that was made of, one row for each episode
 
+Groups of training runs are compared from their metrics (`comparison.py`), into comparison.json, .txt and .png.
+
 Start reading at `report.py`; what an interval is stands in `statistics.py`. Pictures need the extra `plots`, videos the
 extra `video`.
 """
@@ -22,10 +24,12 @@ from env_core.evaluation.statistics import (
     probability_of_improvement,
 )
 from env_core.evaluation.summary import summarise
+from env_core.evaluation.video import Film, write_video
 
 __all__ = [
     "Comparison",
     "Episodes",
+    "Film",
     "Group",
     "Interval",
     "bootstrap",
@@ -37,4 +41,5 @@ __all__ = [
     "table",
     "write_comparison",
     "write_report",
+    "write_video",
 ]
