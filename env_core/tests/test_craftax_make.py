@@ -8,14 +8,14 @@ import pytest
 from env_core.craftax import ENVIRONMENTS, make
 from env_core.craftax.make import _INSTALLED, check_layout
 from env_core.errors import ConfigError, LayoutError
-from env_core.observation import CLASSIC, CRAFTAX, environment_layouts
+from env_core.observation import CLASSIC, CRAFTAX, environment_layouts, game_layouts, pixel_layouts
 
 
 def test_what_an_environment_says_of_itself(classic, full) -> None:
-    assert ENVIRONMENTS == ("Craftax-Symbolic-v1", "Craftax-Classic-Symbolic-v1")
+    assert ENVIRONMENTS == tuple(game_layouts) == (*environment_layouts, *pixel_layouts)
     for setup, layout, actions, achievements, best in ((full, CRAFTAX, 43, 67, 226), (classic, CLASSIC, 17, 22, 22)):
         env = setup.env
-        assert (env.layout, env.num_actions, env.max_return) == (layout, actions, best)
+        assert (env.layout, env.symbolic, env.num_actions, env.max_return) == (layout, layout, actions, best)
         assert len(env.action_names) == actions and env.action_names[5] == "do"
         assert len(env.achievement_names) == achievements
         assert (env.achievement_names[0], env.achievement_names[21]) == ("collect_wood", "make_iron_sword")
@@ -48,7 +48,7 @@ def test_what_cannot_be_made_is_said(arguments: dict, message: str) -> None:
         make(**{"env_name": "Craftax-Classic-Symbolic-v1", **arguments})
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
+@pytest.mark.parametrize("name", environment_layouts)
 @pytest.mark.parametrize(
     ("change", "what"),
     [

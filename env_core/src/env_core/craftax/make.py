@@ -5,7 +5,10 @@
     worlds = env.worlds(key)                              # once per rollout
     state, timestep = env.step(key, state, worlds, action)
 
-The game's own observation is never built; a policy gets `Packed` and may decode it (`env_core.craftax.observe.decode`).
+The game's own observation is never built. Symbolic observations are `Packed`, which a policy may decode
+(`env_core.craftax.observe.decode`); those of pixel environments are frames uint8 [N, H, W, 3]
+(`env_core.craftax.pixels`). What is observed changes nothing of what happens: one key and the same actions give the
+same game with either.
 """
 
 from __future__ import annotations
@@ -23,9 +26,19 @@ from jax import Array
 
 from env_core.craftax import wrappers
 from env_core.craftax.observe import observer
-from env_core.craftax.wrappers import EnvState, Game, GameState, Resets, StepFunction
+from env_core.craftax.pixels import painter
+from env_core.craftax.textures import observed_tile
+from env_core.craftax.wrappers import EnvState, Game, GameState, Obs, Resets, StepFunction
 from env_core.errors import ConfigError, LayoutError, nearest
-from env_core.observation.layout import CLASSIC, CRAFTAX, Layout, environment_layouts
+from env_core.observation.layout import (
+    CLASSIC,
+    CRAFTAX,
+    Layout,
+    Pixels,
+    environment_layouts,
+    game_layouts,
+    pixel_layouts,
+)
 from env_core.observation.packed import Packed
 
 RESETS = ("pool", "optimistic", "plain")
@@ -38,7 +51,10 @@ class Environment:
     """A game, vectorised. The functions are pure and jitted; use them inside a larger `jit` or as they are."""
 
     name: str
-    layout: Layout
+    layout: Layout | Pixels
+    """What its observations look like."""
+    symbolic: Layout
+    """What `observe` gives; the same as `layout` where that is symbolic."""
     num_actions: int
     action_names: tuple[str, ...]
     achievement_names: tuple[str, ...]
@@ -50,7 +66,7 @@ class Environment:
     Assumed, not proved: that episodes last 8 steps on average, or half of `max_timesteps` where that is less. A buffer
     sized by it must notice when it overflows.
     """
-    reset: Callable[[Array, int], tuple[EnvState, Packed]]
+    reset: Callable[[Array, int], tuple[EnvState, Obs]]
     """key, num_envs -> the state and first observations of `num_envs` new worlds."""
     worlds: Callable[[Array], Any]
     """key -> the worlds to hand to `step`; made once per rollout. () where resets need none."""
@@ -58,6 +74,8 @@ class Environment:
     """key, state, worlds, action int32 [N] -> state, timestep. Ended episodes continue in fresh worlds."""
     world: Callable[[Array], GameState]
     """world_key uint32 [2] -> the game state of that world: replays an episode from its statistics' `world_key`."""
+    observe: Callable[[GameState], Packed]
+    """one game state -> its symbolic observation, whatever the environment's own is: for text, floors, replays."""
 
 
 class _Installed(NamedTuple):
@@ -69,6 +87,7 @@ class _Installed(NamedTuple):
     actions: type[Enum]
     achievements: type[Enum]
     view: tuple[int, int]
+    frame: tuple[int, int, int]
     mob_slots: int
     max_return: float
     floor: Callable[[GameState], Array]
@@ -81,39 +100,46 @@ def make(
     reset_ratio: int = 16,
     **params: Any,
 ) -> Environment:
-    """An environment by its Craftax name.
+    """An environment by its Craftax name (`ENVIRONMENTS`).
 
     reset: where the worlds of new episodes come from: "pool" (`pool_size` worlds per rollout), "optimistic" (one world
     per `reset_ratio` environments and step) or "plain" (a world per environment and step).
     params: the game's own parameters by name, such as `max_timesteps`.
 
+    The first pixel environment makes its textures, which takes seconds and is said on stderr; call
+    `env_core.craftax.prepare_textures` before to show it otherwise.
+
     Raises `ConfigError` for an unknown name or a size below one, `LayoutError` where the installed game is not the one
-    that the layout describes.
+    that the layout describes, `WriteError` where the textures cannot be kept.
     """
     _check_choice("environment", env_name, ENVIRONMENTS)
     _check_choice("reset", reset, RESETS)
     _check_at_least_one(pool_size=pool_size, reset_ratio=reset_ratio)
-    layout = environment_layouts[env_name]
-    env = make_craftax_env_from_name(env_name, auto_reset=False)
-    installed = _INSTALLED[layout.name](env)
-    check_layout(layout, installed, env)
+    symbolic = game_layouts[env_name]
+    env = make_craftax_env_from_name(_SYMBOLIC_NAMES[symbolic], auto_reset=False)
+    installed = _INSTALLED[symbolic.name](env)
+    check_layout(symbolic, installed, env)
     settings = _game_params(env, params)
-    game = _game(env, settings, layout, installed)
+    observe: Callable[[GameState], Obs] = observer(symbolic)
+    if env_name in pixel_layouts:
+        check_pixels(pixel_layouts[env_name], installed)
+        observe = painter(symbolic, observed_tile(symbolic))
+    game = _game(env, settings, observe, installed)
     resets = {
         "pool": wrappers.pooled(pool_size),
         "optimistic": wrappers.optimistic(reset_ratio),
         "plain": wrappers.plain(),
     }[reset]
-    return _environment(env_name, layout, installed, game, resets, int(settings.max_timesteps))
+    return _environment(env_name, installed, game, resets, int(settings.max_timesteps))
 
 
-def _environment(
-    name: str, layout: Layout, installed: _Installed, game: Game, resets: Resets, max_timesteps: int
-) -> Environment:
+def _environment(name: str, installed: _Installed, game: Game, resets: Resets, max_timesteps: int) -> Environment:
     create = wrappers.create_worlds(game)
+    symbolic = game_layouts[name]
     return Environment(
         name=name,
-        layout=layout,
+        layout=pixel_layouts.get(name, symbolic),
+        symbolic=symbolic,
         num_actions=len(installed.actions),
         action_names=_names(installed.actions),
         achievement_names=_names(installed.achievements),
@@ -123,10 +149,11 @@ def _environment(
         worlds=jax.jit(lambda key: resets.prepare(create, wrappers.raw_key(key))),
         step=jax.jit(wrappers.with_resets(game, resets)),
         world=jax.jit(lambda key: jax.tree.map(lambda leaf: leaf[0], create(wrappers.raw_key(key)[None]).inner)),
+        observe=jax.jit(observer(symbolic)),
     )
 
 
-def _game(env: Any, params: Any, layout: Layout, installed: _Installed) -> Game:
+def _game(env: Any, params: Any, observe: Callable[[GameState], Obs], installed: _Installed) -> Game:
     unlimited = params.replace(max_timesteps=_NO_LIMIT)
 
     def reset(key: Array) -> GameState:
@@ -140,7 +167,7 @@ def _game(env: Any, params: Any, layout: Layout, installed: _Installed) -> Game:
         terminated = env.is_terminal(state, unlimited)
         return terminated, env.is_terminal(state, params) & ~terminated
 
-    return Game(reset, step, endings, observer(layout), installed.floor, lambda state: state.achievements)
+    return Game(reset, step, endings, observe, installed.floor, lambda state: state.achievements)
 
 
 def check_layout(layout: Layout, installed: _Installed, env: Any) -> None:
@@ -159,6 +186,21 @@ def check_layout(layout: Layout, installed: _Installed, env: Any) -> None:
                 f"{what} of {layout.name}: the layout says {ours}, the installed craftax says {theirs}."
                 " Install the craftax version that this package asks for; recordings of another game need a new layout."
             )
+
+
+def check_pixels(layout: Pixels, installed: _Installed) -> None:
+    """Raises `LayoutError` where the installed game's frames have another size."""
+    if layout.shape != installed.frame:
+        raise LayoutError(
+            f"frames of {layout.name}: the layout says {layout.shape}, the installed craftax says {installed.frame}."
+            " Install the craftax version that this package asks for."
+        )
+
+
+def _frame(game: Any) -> tuple[int, int, int]:
+    """Height, width and colours of a frame as an agent sees it, from the game's constants."""
+    (rows, cols), pixels = game.OBS_DIM, game.BLOCK_PIXEL_SIZE_AGENT
+    return ((rows + game.INVENTORY_OBS_HEIGHT) * pixels, cols * pixels, 3)
 
 
 def _names(enum: Iterable[Enum]) -> tuple[str, ...]:
@@ -201,6 +243,7 @@ def _installed_craftax(env: Any) -> _Installed:
         actions=game.Action,
         achievements=game.Achievement,
         view=tuple(game.OBS_DIM),
+        frame=_frame(game),
         mob_slots=static.max_melee_mobs
         + static.max_passive_mobs
         + static.max_ranged_mobs
@@ -233,6 +276,7 @@ def _installed_classic(env: Any) -> _Installed:
         actions=game.Action,
         achievements=game.Achievement,
         view=tuple(game.OBS_DIM),
+        frame=_frame(game),
         mob_slots=static.max_zombies + static.max_cows + static.max_skeletons + static.max_arrows,
         max_return=float(len(game.Achievement)),
         floor=lambda _: jnp.int32(0),
@@ -243,4 +287,7 @@ _INSTALLED: dict[str, Callable[[Any], _Installed]] = {
     CRAFTAX.name: _installed_craftax,
     CLASSIC.name: _installed_classic,
 }
-ENVIRONMENTS = tuple(environment_layouts)
+ENVIRONMENTS = tuple(game_layouts)
+
+_SYMBOLIC_NAMES = {layout: name for name, layout in environment_layouts.items()}
+"""What craftax calls the environment of each game that needs no textures: the game itself is the same in both."""

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from env_core.observation.packed import Packed
-
 GameState = Any
 """The game's own state, a pytree."""
+
+Obs = Any
+"""What is observed: `Packed`, a frame uint8 [H, W, 3], or another pytree of arrays; with leading axes where said."""
 
 
 class Game(NamedTuple):
@@ -27,7 +28,7 @@ class Game(NamedTuple):
     reset: Callable[[Array], GameState]  # key -> state
     step: Callable[[Array, GameState, Array], tuple[GameState, Array]]  # key, state, action -> state, reward
     endings: Callable[[GameState], tuple[Array, Array]]  # state -> terminated, truncated
-    observe: Callable[[GameState], Packed]
+    observe: Callable[[GameState], Obs]
     floor: Callable[[GameState], Array]  # int32, 0 at the surface
     achievements: Callable[[GameState], Array]  # bool [A]
 
@@ -53,8 +54,8 @@ class EnvState(NamedTuple):
 class Timestep(NamedTuple):
     """What a step gave; leaves [N, ...]. At most one of `terminated` and `truncated` is true."""
 
-    obs: Packed  # what the policy sees next: the first observation of a fresh world where an episode ended
-    next_obs: Packed  # what the action led to: the last observation of an episode that ended, else the same as obs
+    obs: Obs  # what the policy sees next: the first observation of a fresh world where an episode ended
+    next_obs: Obs  # what the action led to: the last observation of an episode that ended, else the same as obs
     reward: Array  # float32
     terminated: Array  # bool: death or success
     truncated: Array  # bool: the step limit, and nothing else, ended it
@@ -66,7 +67,7 @@ class Worlds(NamedTuple):
     """Fresh worlds with their first observations; leaves [P, ...]."""
 
     inner: GameState
-    obs: Packed
+    obs: Obs
     key: Array  # uint32 [P, 2]; `Game.reset` of it makes the world again
 
 
@@ -130,7 +131,7 @@ class Outcome(NamedTuple):
     """What an action led to, with no reset yet; leaves [N, ...], as in `Timestep`."""
 
     inner: GameState
-    obs: Packed
+    obs: Obs
     reward: Array
     terminated: Array
     truncated: Array
@@ -161,7 +162,7 @@ def create_worlds(game: Game) -> CreateWorlds:
     return create
 
 
-def first_state(game: Game, key: Array, num_envs: int) -> tuple[EnvState, Packed]:
+def first_state(game: Game, key: Array, num_envs: int) -> tuple[EnvState, Obs]:
     """Every environment in a world of its own, and their first observations [N, ...]."""
     worlds = create_worlds(game)(jax.random.split(raw_key(key), num_envs))
     statistics = _fresh_statistics(game, worlds, jnp.zeros(num_envs, jnp.int32))

@@ -1,6 +1,15 @@
-"""Symbolic observations without the game: their layout, and their lossless packed form (numpy only)."""
+"""Observations without the game: their layouts, and the lossless packed form of symbolic ones (numpy only)."""
 
-from env_core.observation.layout import CLASSIC, CRAFTAX, Layout, environment_layouts, layouts
+from env_core.observation.layout import (
+    CLASSIC,
+    CRAFTAX,
+    Layout,
+    Pixels,
+    environment_layouts,
+    game_layouts,
+    layouts,
+    pixel_layouts,
+)
 from env_core.observation.packed import EMPTY_MOB, Bits, Packed, decode, decode_bits, encode, encode_bits
 
 __all__ = [
@@ -10,10 +19,13 @@ __all__ = [
     "Bits",
     "Layout",
     "Packed",
+    "Pixels",
     "decode",
     "decode_bits",
     "encode",
     "encode_bits",
     "environment_layouts",
+    "game_layouts",
     "layouts",
+    "pixel_layouts",
 ]

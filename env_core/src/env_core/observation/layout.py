@@ -14,6 +14,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class Layout:
     @cached_property
     def sha256(self) -> str:
         """Hex digest of every name and size above: two layouts with one digest read the same bytes the same way."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return _digest(asdict(self))
 
     @cached_property
     def code_channels(self) -> NDArray[np.int32]:
@@ -117,6 +118,28 @@ class Layout:
         if channel < self.first_mob_channel + self.mob_channels:
             return f"mob {self.mobs[channel - self.first_mob_channel]}"
         return "light"
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """Observations that are frames: uint8 [height, width, 3], RGB."""
+
+    height: int
+    width: int
+    name: ClassVar[str] = "pixel/1"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.height, self.width, 3)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hex digest of name and sizes."""
+        return _digest({"name": self.name, **asdict(self)})
+
+
+def _digest(said: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -182,4 +205,16 @@ environment_layouts: dict[str, Layout] = {
     "Craftax-Symbolic-v1": CRAFTAX,
     "Craftax-Classic-Symbolic-v1": CLASSIC,
 }
-"""Every environment that this package makes, and what its observations look like; known without the game."""
+"""Every environment with symbolic observations, and what they look like; known without the game."""
+
+pixel_layouts: dict[str, Pixels] = {
+    "Craftax-Pixels-v1": Pixels(130, 110),
+    "Craftax-Classic-Pixels-v1": Pixels(63, 63),
+}
+"""Every environment whose observations are frames, and their sizes."""
+
+game_layouts: dict[str, Layout] = environment_layouts | {
+    "Craftax-Pixels-v1": CRAFTAX,
+    "Craftax-Classic-Pixels-v1": CLASSIC,
+}
+"""Every environment, and what the symbolic observations of its game look like, whatever its own are."""
