@@ -47,6 +47,13 @@ def test_a_summary_by_hand() -> None:
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
 
 
+def test_floors_that_only_others_reached_are_zeros_in_a_report(tmp_path: Path) -> None:
+    conditions = {"deep": three_episodes(), "shallow": three_episodes(deepest_floor=[0, 0, 1])}
+    report = write_report(tmp_path, conditions, resamples=50)
+    assert _values(report["conditions"]["deep"]["floor_reached"]) == pytest.approx({"1": 2 / 3, "2": 1 / 3})
+    assert _values(report["conditions"]["shallow"]["floor_reached"]) == pytest.approx({"1": 1 / 3, "2": 0.0})
+
+
 def test_one_episode_has_means_without_bounds() -> None:
     summary = summarise(many_episodes(1, 5))
     assert summary["return_mean"]["low"] is None

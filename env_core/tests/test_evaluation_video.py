@@ -71,12 +71,19 @@ def test_the_game_is_enlarged_by_a_whole_factor_and_nothing_else() -> None:
     random = np.random.default_rng(0)
     film = _film(frames=random.integers(0, 256, (6, 24, 20, 3), np.uint8))
     board = Board(film)
-    assert board.size[0] % 2 == board.size[1] % 2 == 0
     pixels = np.asarray(board.picture(3))
     assert pixels.shape == (board.size[1], board.size[0], 3)
     factor = 20  # the largest for which 24 rows stay within 500
     game = pixels[40 : 40 + 24 * factor, 16 : 16 + 20 * factor]
     np.testing.assert_array_equal(game, film.frames[3].repeat(factor, 0).repeat(factor, 1))
+
+
+@pytest.mark.parametrize(("height", "width"), [(33, 21), (501, 7), (1, 1)])
+def test_sizes_are_even_whatever_the_frames_are(height: int, width: int) -> None:
+    """33 x 21 becomes 495 x 315; what is taller than 500 stays as it is; what is tiny is no larger than 500."""
+    board = Board(_film(1, height, width))
+    assert [length % 2 for length in board.size] == [0, 0]
+    assert board.picture(0).size == board.size
 
 
 def test_the_past_is_strong_and_the_future_faint() -> None:

@@ -68,13 +68,14 @@ def write_report(
     {"conditions": {name: summary}, "differences": [...]}.
 
     conditions: the episodes by name, such as "sampled" and "greedy", of one environment. Files appear whole or not at
-    all; the picture, which needs the extra `plots`, comes last.
+    all; the picture, which needs the extra `plots`, comes last. What an older report left of other conditions stays.
 
     Raises `ConfigError` for no conditions, several environments, a name that cannot be part of a file's name, and
     without matplotlib (all other files are there then); `WriteError`.
     """
     _check(conditions)
-    summaries = {name: summarise(episodes, resamples, seed) for name, episodes in conditions.items()}
+    deepest = max(int(episodes.deepest_floor.max()) for episodes in conditions.values())
+    summaries = {name: summarise(episodes, resamples, seed, deepest) for name, episodes in conditions.items()}
     found = differences(conditions, resamples, seed)
     report = {"conditions": summaries, "differences": found}
     make_folder(folder)

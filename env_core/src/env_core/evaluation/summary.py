@@ -17,13 +17,15 @@ Summary = Mapping[str, Any]
 """What `summarise` returns."""
 
 
-def summarise(episodes: Episodes, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
+def summarise(
+    episodes: Episodes, resamples: int = RESAMPLES, seed: int = 0, floors: int | None = None
+) -> dict[str, Any]:
     """What E episodes say, as plain JSON. Every number that was measured is {"value", "low", "high"}.
 
     return_mean, return_iqm, length, achievements (how many), deepest_floor: means and an interquartile mean
     return_percent: the mean return as a percentage of `max_return`
     terminated: share of episodes that ended by themselves, not by a limit of steps
-    floor_reached: share of episodes that reached each floor, from 1 to the deepest that any reached
+    floor_reached: share of episodes that reached each floor, from 1 to `floors` (None: the deepest that any reached)
     achievement_rate: share of episodes that unlocked each achievement
     num_episodes, return_min, return_max, env_name, max_return, confidence, provenance: plain
 
@@ -38,10 +40,8 @@ def summarise(episodes: Episodes, resamples: int = RESAMPLES, seed: int = 0) -> 
         "deepest_floor": episodes.deepest_floor,
     }
     means = statistics.bootstrap_means(np.stack(list(columns.values()), 1), CONFIDENCE, resamples, seed)
-    iqm = statistics.bootstrap(
-        episodes.returns, statistics.interquartile_mean, CONFIDENCE, resamples=resamples, seed=seed
-    )
-    floors = np.arange(1, episodes.deepest_floor.max() + 1)
+    iqm = statistics.bootstrap(episodes.returns, statistics.interquartile_mean, CONFIDENCE, resamples, seed)
+    below = np.arange(1, 1 + (int(episodes.deepest_floor.max()) if floors is None else floors))
     return {
         "env_name": episodes.env_name,
         "num_episodes": len(episodes),
@@ -52,7 +52,7 @@ def summarise(episodes: Episodes, resamples: int = RESAMPLES, seed: int = 0) -> 
         **{name: means[place].as_json() for place, name in enumerate(columns)},
         "return_iqm": iqm.as_json(),
         "terminated": statistics.rate(episodes.terminated[:, None])[0].as_json(),
-        "floor_reached": _rates([str(floor) for floor in floors], episodes.deepest_floor[:, None] >= floors),
+        "floor_reached": _rates([str(floor) for floor in below], episodes.deepest_floor[:, None] >= below),
         "achievement_rate": _rates(episodes.achievement_names, episodes.achievements),
         "provenance": dict(episodes.provenance),
     }
