@@ -26,7 +26,7 @@ def scribbled() -> Iterator[Train]:
     directory and arguments beside `SMALL`, it trains and returns the directory."""
     from probes import scribble
 
-    from online_jax import presets, train
+    from online_jax import assemble, train
 
     def run(path: Path, *arguments: str, resume: bool = False) -> Path:
         start = ["--resume", str(path), "--quiet"] if resume else [*SMALL, "--run-dir", str(path)]
@@ -34,7 +34,7 @@ def scribbled() -> Iterator[Train]:
         return path
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(presets, "make", scribble)
+        patch.setattr(assemble, "make", scribble)
         yield run
 
 

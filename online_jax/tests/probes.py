@@ -17,9 +17,10 @@ from env_core.craftax import wrappers
 from env_core.craftax.make import Environment
 from env_core.craftax.wrappers import Game, Resets
 from env_core.observation import CLASSIC, CRAFTAX, EMPTY_MOB, Layout, Packed
-from online_jax import intrinsic, presets
+from online_jax import assemble
 from online_jax.config import EnvConfig, NetworkConfig, PPOConfig, TrainConfig
-from online_jax.ppo import Streams, Variant
+from online_jax.intrinsic import Streams
+from online_jax.ppo import Variant
 
 END = -1
 
@@ -180,6 +181,7 @@ def _environment(
     return Environment(
         name=name,
         layout=layout,
+        symbolic=layout,
         num_actions=num_actions,
         action_names=tuple(f"action_{number}" for number in range(num_actions)),
         achievement_names=achievements,
@@ -189,6 +191,7 @@ def _environment(
         worlds=jax.jit(lambda key: resets.prepare(create, wrappers.raw_key(key))),
         step=jax.jit(wrappers.with_resets(game, resets)),
         world=jax.jit(game.reset),
+        observe=jax.jit(game.observe),
     )
 
 
@@ -218,10 +221,8 @@ def small_config(
 
 
 def variant_on(env: Environment, config: TrainConfig, streams: Streams | None = None) -> Variant:
-    """The PPO preset on any environment."""
-    streams = streams or Streams(gamma=(config.ppo.gamma,))
-    policy = presets.symbolic_policy(config, env, len(streams.gamma))
-    return presets.assemble(config, env, policy, intrinsic.none(), streams)
+    """What the settings name, on any environment."""
+    return assemble.variant_on(env, config, streams or None)
 
 
 def silent(_: str) -> Any:

@@ -36,13 +36,14 @@ def state(seed: int) -> State:
     return State({"a": {"b": numbers}}, key, jnp.int32(seed), tiles, jnp.array([True, False]))
 
 
-def about(step: int) -> Checkpoint:
+def about(step: int, score: float | None = None) -> Checkpoint:
     return Checkpoint(
         step=step,
         update=step // 10,
         config_sha256="0" * 64,
         choices={"first_layer": "gather"},
-        recorder={"shards": ["shard-000000"]},
+        recorders=[{"shards": ["shard-000000"]}],
+        score=score,
         created_at="2026-11-21T00:00:00+00:00",
     )
 
@@ -69,7 +70,7 @@ def test_beside_it_lies_readable_json(tmp_path: Path) -> None:
     path = save(tmp_path, 819_200)
     assert path.name == "step-000000819200"
     said = json.loads((path / "checkpoint.json").read_text())
-    assert (said["step"], said["schema_version"], said["choices"]) == (819_200, "1.0", {"first_layer": "gather"})
+    assert (said["step"], said["schema_version"], said["choices"]) == (819_200, "2.0", {"first_layer": "gather"})
 
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:
@@ -102,17 +103,39 @@ def test_no_folder_is_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path / "absent") is None
 
 
-def test_a_newer_major_version_is_refused_and_a_newer_minor_one_read(tmp_path: Path) -> None:
+def test_another_major_version_is_refused_and_a_newer_minor_one_read(tmp_path: Path) -> None:
     path = save(tmp_path, 10)
     said = json.loads((path / "checkpoint.json").read_text())
-    (path / "checkpoint.json").write_text(json.dumps({**said, "schema_version": "1.7", "more": 1}))
-    assert checkpoint.describe(path).schema_version == "1.7"
-    (path / "checkpoint.json").write_text(json.dumps({**said, "schema_version": "2.0"}))
-    with pytest.raises(VersionError, match=r"schema 2\.0; this program reads 1\.0"):
-        checkpoint.latest(tmp_path)
+    (path / "checkpoint.json").write_text(json.dumps({**said, "schema_version": "2.7", "more": 1}))
+    assert checkpoint.describe(path).schema_version == "2.7"
+    for other in ("1.0", "3.0"):
+        (path / "checkpoint.json").write_text(json.dumps({**said, "schema_version": other}))
+        with pytest.raises(VersionError, match=rf"schema {other}; this program reads 2\.0"):
+            checkpoint.latest(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema_version": "1.0"}', '{"schema_version": 1}', "null"])
+def test_the_best_is_kept_beside_the_newest(tmp_path: Path) -> None:
+    for step, score in ((10, 1.0), (20, 3.0), (30, None), (40, 3.0), (50, 2.0), (60, 2.5)):
+        checkpoint.save(tmp_path, state(step), about(step, score), keep=1)
+    found = checkpoint.best(tmp_path)
+    assert found is not None and found[1].step == 40  # the later one of equals
+    assert [checkpoint.describe(path).step for path in checkpoint.finished(tmp_path)] == [40, 60]
+    assert checkpoint.latest(tmp_path)[1].step == 60
+
+
+def test_without_a_score_none_is_best(tmp_path: Path) -> None:
+    save(tmp_path, 10)
+    assert checkpoint.best(tmp_path) is None and checkpoint.best(tmp_path / "absent") is None
+
+
+def test_parameters_come_back_without_the_rest(tmp_path: Path) -> None:
+    path = save(tmp_path, 10)
+    place = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), state(10).params)
+    assert same(checkpoint.restore_params(path, wanted), state(10).params)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"schema_version": "2.0"}', '{"schema_version": 1}', "null"])
 def test_malformed_json_is_named(tmp_path: Path, content: str) -> None:
     path = save(tmp_path, 10)
     (path / "checkpoint.json").write_text(content)

@@ -34,9 +34,9 @@ class Learnt:
         state = learner.init(0)
         self.maps = [_map(state.params)]
         for _ in range(UPDATES):
-            self.shown.append(np.asarray(variant.policy.narrowing.live((), state.actor.obs)))
+            self.shown.append(np.asarray(variant.narrowing.shown(state.actor.obs)))
             state = learner.update(state).state
-            self.live.append(np.asarray(variant.policy.narrowing.live(state.opt_state, state.actor.obs)))
+            self.live.append(np.asarray(state.seen))
             self.maps.append(_map(state.params))
         self.params = jax.device_get(state.params)
         self.opt_state = jax.device_get(state.opt_state)
@@ -89,7 +89,7 @@ def test_what_is_live_stays_live(narrow: Learnt) -> None:
 
 def test_sizes_hold_what_is_live() -> None:
     variant = variant_on(scribble("Craftax-Symbolic-v1"), small_config(network={"narrow": "on"}))
-    narrowing = variant.policy.narrowing
+    narrowing = variant.narrowing
     assert narrowing.sizes[-1] == 83 and list(narrowing.sizes) == sorted(set(narrowing.sizes))
     for live in range(84):
         size = narrowing.size(live)

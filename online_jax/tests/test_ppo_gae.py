@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from online_jax.ppo import Streams, Transition, gae
+from online_jax.intrinsic import Streams
+from online_jax.ppo import Transition, gae
 
 jitted_gae = jax.jit(gae, static_argnums=(2, 3))
 NEVER: tuple[int, ...] = ()

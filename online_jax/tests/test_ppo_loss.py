@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from online_jax.config import PPOConfig
+from online_jax.intrinsic import Streams
 from online_jax.policies import PolicyOutput
-from online_jax.ppo import Batch, Streams, Transition, ppo_loss
+from online_jax.ppo import Batch, Transition, ppo_loss
 
 CONFIG = PPOConfig(clip=0.2, value=0.5, entropy=0.01)
 ONE = Streams()
@@ -52,7 +53,7 @@ def batch(advantages=((1.0,), (-1.0,)), values=((1.0,), (1.0,)), targets=((1.0,)
 
 
 def loss(params, batch: Batch, streams: Streams = ONE, config: PPOConfig = CONFIG) -> dict[str, float]:
-    total, metrics = jitted_loss(params, unroll, batch, streams, config)
+    total, metrics = jitted_loss(params, unroll, batch, streams, config, config.entropy)
     return {"total": float(total), **{name.removeprefix("ppo/"): float(value) for name, value in metrics.items()}}
 
 
@@ -121,7 +122,9 @@ def test_two_streams() -> None:
 
 
 def gradient(probabilities, values, batch, config) -> dict[str, np.ndarray]:
-    return jax.tree.map(np.asarray, jitted_gradient(params(probabilities, values), unroll, batch, ONE, config)[0])
+    return jax.tree.map(
+        np.asarray, jitted_gradient(params(probabilities, values), unroll, batch, ONE, config, config.entropy)[0]
+    )
 
 
 def test_descent_makes_the_better_action_likelier() -> None:

@@ -27,8 +27,8 @@ from probes import (
 )
 
 from online_jax import ppo
+from online_jax.intrinsic import Streams
 from online_jax.policies import act
-from online_jax.ppo import Streams
 
 GAMMA = 0.5
 UPDATES = 40

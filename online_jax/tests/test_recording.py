@@ -17,11 +17,10 @@ from env_core.observation import CLASSIC, Packed
 from env_core.trajectory.inspection import verify_store
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.store import StoreWriter
-from online_jax import checkpoint, session
+from online_jax import assemble, checkpoint, session
 from online_jax.command import parse
 from online_jax.learner import Learner
 from online_jax.policies import act, log_prob
-from online_jax.presets import PRESETS
 from online_jax.record import StoreRecorder
 
 ENVS, STEPS, UPDATES, LIMIT = 4, 8, 8, 9  # those of SMALL
@@ -69,7 +68,7 @@ def test_a_replay_gives_the_recorded_rows(run: Path) -> None:
 
 def test_log_probs_and_values_are_those_of_the_policy_that_acted(run: Path, scribbled: Train) -> None:
     _, settings = parse(SMALL)
-    variant = PRESETS["ppo"](settings)
+    variant = assemble.variant(settings)
     learner, evaluate = Learner(variant, silent), jax.jit(lambda params, obs: _evaluate(variant, params, obs))
     state = learner.init(settings.seed)
     slots = [steps_of(columns) for columns in rows_by_slot(run).values()]

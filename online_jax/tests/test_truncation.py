@@ -26,7 +26,7 @@ def played() -> tuple[Any, Any]:
     state = state._replace(params=params)
 
     def collect(state: Any) -> Any:
-        return ppo.collect(VARIANT, state.params, state.learned, state.actor, state.key)[1]
+        return ppo.collect(VARIANT, state.params, state.learned, state.actor, state.key)[2]
 
     return state, jax.device_get(jax.jit(collect)(state))
 

@@ -8,7 +8,7 @@ import time
 
 from probes import scribble
 
-from online_jax import presets, train
+from online_jax import assemble, train
 from online_jax.session import Session
 
 
@@ -23,6 +23,6 @@ def pause_after_updates(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    presets.make = scribble
+    assemble.make = scribble
     pause_after_updates(float(os.environ.get("SCRIBBLE_PAUSE", "0")))
     train.main()

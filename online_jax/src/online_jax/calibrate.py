@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from env_core.observation import EMPTY_MOB, Layout, Packed
+from env_core.observation import EMPTY_MOB, Layout, Packed, Pixels
 from env_core.publish import write_json
 from env_core.workspace import cache_directory
 from online_jax import first_layer, narrowing
@@ -22,8 +22,10 @@ from online_jax.first_layer import FORWARDS, Kernel
 REPEATS = 5
 
 
-def choose(config: TrainConfig, layout: Layout) -> dict[str, Any]:
-    """The settings `first_layer` and `narrow` with their `auto` replaced."""
+def choose(config: TrainConfig, layout: Layout | Pixels) -> dict[str, Any]:
+    """The settings `first_layer` and `narrow` with their `auto` replaced; on pixels, they do not matter."""
+    if isinstance(layout, Pixels):
+        return {"first_layer": "product", "narrow": "off"}
     return {
         "first_layer": fastest(config, layout) if config.network.first_layer == "auto" else config.network.first_layer,
         "narrow": _narrow() if config.network.narrow == "auto" else config.network.narrow,

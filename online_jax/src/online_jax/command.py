@@ -9,9 +9,10 @@ import tyro
 
 from env_core.errors import ConfigError, ResumeError, nearest
 from env_core.run import Run
-from online_jax.config import Invocation, TrainConfig, from_json
+from online_jax.config import Invocation, TrainConfig, from_json, replaced
+from online_jax.presets import PRESETS
 
-PRESET_NAMES = ("ppo",)
+PRESET_NAMES = tuple(PRESETS)
 PROGRAM = "hatch run online:train"
 DESCRIPTION = f"""Train an agent on Craftax and record what it does.
 
@@ -31,9 +32,9 @@ def parse(argv: Sequence[str]) -> tuple[str, Invocation]:
     preset, rest = PRESET_NAMES[0], list(argv)
     if rest and not rest[0].startswith("-"):
         preset = rest.pop(0)
-        if preset not in PRESET_NAMES:
-            raise ConfigError(f"Unknown preset {preset!r}. {nearest(preset, PRESET_NAMES)}")
-    default = Invocation()
+        if preset not in PRESETS:
+            raise ConfigError(f"Unknown preset {preset!r}. {nearest(preset, PRESETS)}")
+    default = replaced(Invocation(), PRESETS[preset])
     if run := _resumed(rest):
         preset, default = saved(run)
     return preset, tyro.cli(Invocation, args=rest, default=default, prog=PROGRAM, description=DESCRIPTION)
@@ -53,7 +54,7 @@ def saved(run: Path) -> tuple[str, Invocation]:
     """The preset and settings that a run was started with."""
     config = dict(Run.read_config(run))
     preset = config.pop("preset", None)
-    if preset not in PRESET_NAMES:
+    if preset not in PRESETS:
         raise ResumeError(f"{run} was made by the preset {preset!r}, which this version does not have.")
     settings: TrainConfig = from_json(config)
     return preset, Invocation(**{name: getattr(settings, name) for name in TrainConfig.__dataclass_fields__})

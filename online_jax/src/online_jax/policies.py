@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from online_jax import narrowing
-from online_jax.narrowing import Narrowing
+from online_jax.memory import Memory
 from online_jax.networks import Encoder, Towers
 
 
@@ -26,36 +25,36 @@ class Policy(NamedTuple):
     initial_memory: Callable[..., Any]
     """(num_envs) -> memory, () when feed-forward"""
     unroll: Callable[..., Any]
-    """(params, memory, obs [L, M, ...], is_first [L, M]) -> (memory, PolicyOutput [L, M, ...])"""
+    """(params, memory, obs [L, M, ...], is_first [L, M], channels=None) -> (memory, PolicyOutput [L, M, ...]);
+    `channels` as in `narrowing.choose`"""
     recurrent: bool
     """whether learning needs whole sequences"""
-    narrowing: Narrowing
-    """which part of the parameters a rollout can change"""
 
 
-def feed_forward(encoder: Encoder, towers: Towers) -> Policy:
-    """Acts on the present observation alone: encoder → actor and critic."""
+def actor_critic(encoder: Encoder, memory: Memory, towers: Towers) -> Policy:
+    """Observation → encoder → memory (maybe `memory.nothing`) → actor and critic."""
 
     def init(key: jax.Array) -> dict[str, Any]:
-        first, second = jax.random.split(key)
-        return {"encoder": encoder.init(first), "towers": towers.init(second, jnp.zeros((1, encoder.features)))}
+        k_encoder, k_towers, k_memory = jax.random.split(key, 3)
+        params = {"encoder": encoder.init(k_encoder), "memory": memory.init(k_memory)}
+        features = jax.eval_shape(
+            lambda params: memory.unroll(
+                params, memory.initial(1), jnp.zeros((1, 1, encoder.features)), jnp.ones((1, 1), bool)
+            )[1],
+            params["memory"],
+        )
+        return {**params, "towers": towers.init(k_towers, jnp.zeros(features.shape))}
 
-    def unroll_with(encode: Callable[..., jax.Array]) -> Callable[..., Any]:
-        def unroll(params: Any, memory: Any, obs: Any, is_first: jax.Array) -> tuple[Any, PolicyOutput]:
-            flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), obs)
-            outputs: Any = towers.apply(params["towers"], encode(params["encoder"], flat))
-            shaped = (x.reshape(*is_first.shape, -1) for x in outputs)
-            return memory, PolicyOutput(*shaped)
+    def unroll(
+        params: Any, state: Any, obs: Any, is_first: jax.Array, channels: jax.Array | None = None
+    ) -> tuple[Any, PolicyOutput]:
+        flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), obs)
+        features = encoder.apply(params["encoder"], flat, channels).reshape(*is_first.shape, -1)
+        state, features = memory.unroll(params["memory"], state, features, is_first)
+        outputs: Any = towers.apply(params["towers"], features.reshape(-1, features.shape[-1]))
+        return state, PolicyOutput(*(x.reshape(*is_first.shape, -1) for x in outputs))
 
-        return unroll
-
-    return Policy(
-        init=init,
-        initial_memory=lambda num_envs: (),
-        unroll=unroll_with(encoder.apply),
-        recurrent=False,
-        narrowing=narrowing.of_encoder(encoder, unroll_with),
-    )
+    return Policy(init, memory.initial, unroll, memory.recurrent)
 
 
 def act(policy: Policy, params: Any, memory: Any, obs: Any, is_first: jax.Array) -> tuple[Any, PolicyOutput]:

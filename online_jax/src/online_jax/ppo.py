@@ -9,31 +9,33 @@ Axes: T steps of a rollout, N environments, K reward streams, L x M segments (M 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from online_jax import keeping, metrics
+from online_jax import floors, keeping, metrics, narrowing
 from online_jax.config import PPOConfig
-from online_jax.intrinsic import Experience, IntrinsicReward
+from online_jax.floors import Reached
+from online_jax.intrinsic import Experience, IntrinsicReward, Streams
 from online_jax.keeping import Endings, Kept
 from online_jax.metrics import EpisodeTotals
-from online_jax.narrowing import Part
+from online_jax.narrowing import Narrowing
 from online_jax.policies import Policy, act, entropy, log_prob
 
 
-class Streams(NamedTuple):
-    """K streams of reward, each with a value of its own. `mix` [K][2] weighs (extrinsic, intrinsic) into streams."""
+class Coefficients(NamedTuple):
+    """What changes over a run, per update; float32."""
 
-    mix: tuple[tuple[float, float], ...] = ((1.0, 1.0),)
-    gamma: tuple[float, ...] = (0.99,)
-    """discount per step"""
-    episodic: tuple[bool, ...] = (True,)
-    """whether the stream's return ends with the episode"""
-    weight: tuple[float, ...] = (1.0,)
-    """of each stream's advantage in the policy's"""
+    learning_rate: jax.Array
+    entropy: jax.Array
+    """weight of the entropy bonus"""
+
+
+Schedule = Callable[[jax.Array], Coefficients]
+"""Updates done → coefficients of the next one."""
 
 
 class Variant(NamedTuple):
@@ -44,14 +46,18 @@ class Variant(NamedTuple):
     policy: Policy
     intrinsic: IntrinsicReward
     streams: Streams
+    narrowing: Narrowing
+    """which part of the first layers a rollout can change"""
     optimiser: optax.GradientTransformation
-    schedule: optax.Schedule
-    """gradient steps taken → learning rate, for the metrics"""
+    """gradient → step of size 1; the learning rate comes on top"""
+    schedule: Schedule
     config: PPOConfig
     num_envs: int
     num_steps: int
     kept_envs: int
     """environments whose steps are handed to the recorder"""
+    num_floors: int
+    """floors whose first observation is handed over; 0: none is looked for"""
 
 
 class ActorState(NamedTuple):
@@ -71,6 +77,8 @@ class TrainState(NamedTuple):
     opt_state: Any
     learned: Any
     """what the exploration bonus has learnt"""
+    seen: jax.Array
+    """bool [channels]: the map channels that any observation has lit so far"""
     actor: ActorState
     key: jax.Array
     update: jax.Array
@@ -98,9 +106,18 @@ class Rollout(NamedTuple):
     steps: Transition
     memory: Any
     """the policy's, before the first step"""
+    last_obs: Any
+    """[N, ...]: the observation after the last step"""
     last_values: jax.Array
-    """[N, K], of the observation after the last step"""
+    """[N, K], of it"""
+    bonus: jax.Array
+    """[T, N], intrinsic, before it is mixed into `steps.rewards`"""
     episodes: EpisodeTotals
+    reached: Reached
+
+    def experience(self) -> Experience:
+        steps = self.steps
+        return Experience(steps.obs, steps.action, steps.terminated | steps.truncated, self.last_obs)
 
 
 def init(variant: Variant, key: jax.Array) -> TrainState:
@@ -111,33 +128,35 @@ def init(variant: Variant, key: jax.Array) -> TrainState:
     learned, intrinsic_memory = variant.intrinsic.init(k_intrinsic, obs)
     memory = variant.policy.initial_memory(variant.num_envs)
     actor = ActorState(env_state, obs, jnp.ones(variant.num_envs, bool), memory, intrinsic_memory)
-    return TrainState(params, variant.optimiser.init(params), learned, actor, key, jnp.int32(0))
+    seen = jnp.zeros(variant.narrowing.channels, bool)
+    return TrainState(params, variant.optimiser.init(params), learned, seen, actor, key, jnp.int32(0))
 
 
 def collect(
     variant: Variant, params: Any, learned: Any, actor: ActorState, key: jax.Array
-) -> tuple[ActorState, Rollout, Kept]:
-    """Acts for `num_steps`. Nothing stacks an environment state or a one-hot observation; worlds are made once."""
+) -> tuple[ActorState, Any, Rollout, Kept]:
+    """Acts for `num_steps`, then works out the bonus of every step; returns what the bonus has `learned` by that, too.
+
+    Nothing stacks an environment state or a one-hot observation; worlds are made once.
+    """
     k_worlds, k_steps = jax.random.split(key)
     worlds = variant.env.worlds(k_worlds)
     kept = variant.kept_envs
 
-    def step(carry: Any, key: jax.Array) -> Any:
-        actor, episodes, endings = carry
+    def step(carry: Any, inputs: Any) -> Any:
+        (actor, episodes, endings, reached), (number, key) = carry, inputs
         k_act, k_env = jax.random.split(key)
         memory, output = act(variant.policy, params, actor.memory, actor.obs, actor.is_first)
         action = jax.random.categorical(k_act, output.logits)
         env_state, timestep = variant.env.step(k_env, actor.env_state, worlds, action)
         ended = timestep.terminated | timestep.truncated
-        experience = Experience(actor.obs, action, timestep.next_obs, timestep.terminated, timestep.truncated)
-        intrinsic_memory, bonus = variant.intrinsic.reward(learned, actor.intrinsic_memory, experience)
         transition = Transition(
             obs=actor.obs,
             is_first=actor.is_first,
             action=action,
             log_prob=log_prob(output.logits, action),
             values=output.values,
-            rewards=_weighted(jnp.stack([timestep.reward, bonus], -1)[..., None, :], variant.streams.mix),
+            rewards=timestep.reward[:, None],  # the bonus joins it below
             terminated=timestep.terminated,
             truncated=timestep.truncated,
             truncated_values=_values_where(timestep.truncated, variant.policy, params, memory, timestep.next_obs),
@@ -146,17 +165,23 @@ def collect(
         endings = keeping.add_endings(
             endings, *keeping.first(kept, (ended, timestep.next_obs, env_state.statistics.world_key))
         )
-        after = ActorState(env_state, timestep.obs, ended, memory, intrinsic_memory)
-        return (after, episodes, endings), (transition, timestep.reward, bonus)
+        after = actor._replace(env_state=env_state, obs=timestep.obs, is_first=ended, memory=memory)
+        reached = floors.add(reached, variant.env, env_state, number)
+        return (after, episodes, endings, reached), transition
 
     endings = keeping.no_endings(variant.env, actor.obs, kept, variant.num_steps)
-    start = (actor, metrics.no_episodes(variant.env), endings)
-    (after, episodes, endings), (steps, reward, bonus) = jax.lax.scan(
-        step, start, jax.random.split(k_steps, variant.num_steps)
-    )
+    reached = floors.none_reached(variant.env, actor.env_state, variant.num_floors)
+    start = (actor, metrics.no_episodes(variant.env), endings, reached)
+    inputs = (jnp.arange(variant.num_steps, dtype=jnp.int32), jax.random.split(k_steps, variant.num_steps))
+    (after, episodes, endings, reached), steps = jax.lax.scan(step, start, inputs)
     _, last = act(variant.policy, params, after.memory, after.obs, after.is_first)
-    rollout = Rollout(steps, actor.memory, last.values, episodes)
-    return after, rollout, _keep(kept, actor, after, steps, (reward, bonus), endings)
+    experience = Experience(steps.obs, steps.action, steps.terminated | steps.truncated, after.obs)
+    learned, intrinsic_memory, bonus = variant.intrinsic.reward(learned, actor.intrinsic_memory, experience)
+    reward = steps.rewards[..., 0]
+    rewards = _weighted(jnp.stack([reward, bonus], -1)[..., None, :], variant.streams.mix)
+    rollout = Rollout(steps._replace(rewards=rewards), actor.memory, after.obs, last.values, bonus, episodes, reached)
+    kept_part = _keep(kept, actor, after, steps, (reward, bonus), endings)
+    return after._replace(intrinsic_memory=intrinsic_memory), learned, rollout, kept_part
 
 
 def _keep(kept: int, before: ActorState, after: ActorState, steps: Transition, rewards: Any, endings: Endings) -> Kept:
@@ -246,7 +271,7 @@ class Batch(NamedTuple):
 
 
 def ppo_loss(
-    params: Any, unroll: Any, batch: Batch, streams: Streams, config: PPOConfig
+    params: Any, unroll: Any, batch: Batch, streams: Streams, config: PPOConfig, entropy_weight: Any
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Clipped surrogate, clipped value loss and entropy bonus (Schulman et al. 2017, eqs. 7 and 9).
 
@@ -265,7 +290,7 @@ def ppo_loss(
     squared = jnp.maximum((output.values - batch.targets) ** 2, (near - batch.targets) ** 2)
     value_loss = 0.5 * squared.mean((0, 1)).sum()
     nats = entropy(output.logits).mean()
-    return policy_loss + config.value * value_loss - config.entropy * nats, {
+    return policy_loss + config.value * value_loss - entropy_weight * nats, {
         "ppo/policy_loss": policy_loss,
         "ppo/value_loss": value_loss,
         "ppo/entropy": nats,
@@ -277,52 +302,97 @@ def ppo_loss(
 def learn(variant: Variant, state: TrainState, rollout: Rollout, size: int) -> tuple[TrainState, dict[str, jax.Array]]:
     """Learns from a rollout, wherever it came from: `epochs` passes in `minibatches` gradient steps each.
 
-    `size` is one of `policy.narrowing.sizes`, and holds all live channels of this rollout.
+    `size` is one of `variant.narrowing.sizes`, and holds all channels seen up to the end of this rollout.
     """
     key, k_epochs, k_intrinsic = jax.random.split(state.key, 3)
     policy, config = variant.policy, variant.config
+    now = variant.schedule(state.update)
     advantages = gae(rollout.steps, rollout.last_values, variant.streams, config.gae_lambda)
     data = Batch(
         jax.tree.map(lambda x: x[None], rollout.memory),
         *segments((rollout.steps, advantages, advantages + rollout.steps.values), policy.recurrent),
     )
-    whole = (state.params, state.opt_state)
-    part = policy.narrowing.part(policy.narrowing.live(state.opt_state, rollout.steps.obs), size)
-    narrow, losses = _descend(variant, part, part.cut(whole), data, k_epochs)
-    params, opt_state = part.paste(whole, narrow)
-    learned, bonus_metrics = variant.intrinsic.update(state.learned, rollout, k_intrinsic)
-    after = TrainState(params, opt_state, learned, state.actor, key, state.update + 1)
-    gradient_steps = state.update * config.epochs * config.minibatches
+    seen = seen_with(variant, state.seen, rollout)
+    channels = variant.narrowing.choose(seen, size)
+    whole = (state.params, state.opt_state, state.learned)
+    params, opt_state, learned = narrowing.cut(whole, channels)
+    (params, opt_state), losses = _descend(variant, (params, opt_state), data, channels, now, k_epochs)
+    learned, bonus_losses = _explore(variant, learned, rollout.experience(), channels, k_intrinsic)
+    params, opt_state, learned = narrowing.paste(whole, (params, opt_state, learned), channels)
+    after = TrainState(params, opt_state, learned, seen, state.actor, key, state.update + 1)
     return after, {
-        **jax.tree.map(jnp.mean, losses),
-        **bonus_metrics,
+        **losses,
+        **variant.intrinsic.measure(rollout.bonus),
+        **bonus_losses,
         "ppo/explained_variance": metrics.explained_variance(rollout.steps.values, data.targets),
-        "ppo/learning_rate": jnp.asarray(variant.schedule(gradient_steps), jnp.float32),
+        "ppo/learning_rate": now.learning_rate,
+        "ppo/entropy_weight": now.entropy,
     }
 
 
-def _descend(variant: Variant, part: Part, start: Any, data: Batch, key: jax.Array) -> tuple[Any, Any]:
-    """The gradient steps on (params, opt_state); metrics are [epochs, minibatches]."""
+def seen_with(variant: Variant, seen: jax.Array, rollout: Rollout) -> jax.Array:
+    """bool [channels]: what was seen before or is in this rollout."""
+    return seen | variant.narrowing.shown(rollout.steps.obs) | variant.narrowing.shown(rollout.last_obs)
+
+
+def _descend(
+    variant: Variant, start: Any, data: Batch, channels: jax.Array | None, now: Coefficients, key: jax.Array
+) -> tuple[Any, dict[str, jax.Array]]:
+    """The gradient steps on (params, opt_state), and the mean of their metrics."""
+    config = variant.config
+
+    def unroll(params: Any, memory: Any, obs: Any, is_first: jax.Array) -> Any:
+        return variant.policy.unroll(params, memory, obs, is_first, channels)
 
     def minibatch(carry: Any, batch: Batch) -> Any:
-        params, opt_state = carry
+        params, opt_state, stopped = carry
         gradients, losses = jax.grad(ppo_loss, has_aux=True)(
-            params, part.unroll, batch, variant.streams, variant.config
+            params, unroll, batch, variant.streams, config, now.entropy
         )
-        updates, opt_state = variant.optimiser.update(gradients, opt_state, params)
+        steps, opt_state_after = variant.optimiser.update(gradients, opt_state, params)
+        params_after = jax.tree.map(lambda p, step: p - now.learning_rate * step, params, steps)
         losses["ppo/gradient_norm"] = optax.tree.norm(gradients)
-        return (optax.apply_updates(params, updates), opt_state), losses
+        if not config.target_kl:
+            return (params_after, opt_state_after, stopped), losses
+        stopped |= losses["ppo/approx_kl"] > 1.5 * config.target_kl
+        losses["ppo/stopped"] = stopped.astype(jnp.float32)
+        params, opt_state = jax.tree.map(
+            lambda old, new: jnp.where(stopped, old, new), (params, opt_state), (params_after, opt_state_after)
+        )
+        return (params, opt_state, stopped), losses
 
     def epoch(carry: Any, key: jax.Array) -> Any:
-        return jax.lax.scan(minibatch, carry, minibatches(key, data, variant.config.minibatches))
+        return jax.lax.scan(minibatch, carry, minibatches(key, data, config.minibatches))
 
-    return jax.lax.scan(epoch, start, jax.random.split(key, variant.config.epochs))
+    (params, opt_state, _), losses = jax.lax.scan(
+        epoch, (*start, jnp.bool_(False)), jax.random.split(key, config.epochs)
+    )
+    return (params, opt_state), jax.tree.map(jnp.mean, losses)
+
+
+def _explore(
+    variant: Variant, learned: Any, experience: Experience, channels: jax.Array | None, key: jax.Array
+) -> tuple[Any, dict[str, jax.Array]]:
+    """The gradient steps of the exploration bonus, and the mean of their metrics."""
+    intrinsic = variant.intrinsic
+    if not intrinsic.epochs:
+        return learned, {}
+    data = jax.tree.map(lambda x: x[None], experience.transitions())
+
+    def minibatch(learned: Any, batch: Any) -> Any:
+        return intrinsic.update(learned, jax.tree.map(lambda x: x[0], batch), channels)
+
+    def epoch(learned: Any, key: jax.Array) -> Any:
+        return jax.lax.scan(minibatch, learned, minibatches(key, data, variant.config.minibatches))
+
+    learned, losses = jax.lax.scan(epoch, learned, jax.random.split(key, intrinsic.epochs))
+    return learned, jax.tree.map(jnp.mean, losses)
 
 
 def iterate(variant: Variant, state: TrainState) -> tuple[TrainState, dict[str, jax.Array], Rollout]:
     """One whole update as one pure function, on all channels; for tests, and for many seeds at once under vmap."""
     key, k_collect = jax.random.split(state.key)
-    actor, rollout, _ = collect(variant, state.params, state.learned, state.actor, k_collect)
-    state = state._replace(actor=actor, key=key)
-    state, losses = learn(variant, state, rollout, variant.policy.narrowing.sizes[-1])
+    actor, learned, rollout, _ = collect(variant, state.params, state.learned, state.actor, k_collect)
+    state = state._replace(actor=actor, learned=learned, key=key)
+    state, losses = learn(variant, state, rollout, variant.narrowing.channels)
     return state, losses, rollout

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from env_core.errors import RunError, StoreError
-from env_core.observation import Packed
+from env_core.observation import Layout, Packed
 from env_core.trajectory.batch import Header, Provenance
 from env_core.trajectory.builder import SegmentBuilder
 from env_core.trajectory.rollout import Rollout
@@ -149,8 +149,11 @@ class StoreRecorder:
         )
 
 
-def columns_of(obs: Packed) -> dict[str, Any]:
-    return {"obs_tile": obs.tile, "obs_mob": obs.mob, "obs_scalar": obs.scalar}
+def columns_of(obs: Any) -> dict[str, Any]:
+    """Observations, packed or frames, as columns of the schema."""
+    if isinstance(obs, Packed):
+        return {"obs_tile": obs.tile, "obs_mob": obs.mob, "obs_scalar": obs.scalar}
+    return {"obs_pixel": obs}
 
 
 def as_seed(key: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -159,11 +162,12 @@ def as_seed(key: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return words[..., 0] << np.uint64(32) | words[..., 1]
 
 
-def header(settings: TrainConfig, variant: Variant, run_record: Mapping[str, Any]) -> Header:
-    """What all shards of a run say of themselves. `run_record` is the run's config.json."""
+def header(settings: TrainConfig, variant: Variant, run_record: Mapping[str, Any], seed: int) -> Header:
+    """What all shards of a run's seed say of themselves. `run_record` is the run's config.json."""
     layout = variant.env.layout
     return Header(
         encoding=layout.name,
+        sizes={} if isinstance(layout, Layout) else {"height": layout.height, "width": layout.width},
         num_streams=len(variant.streams.gamma),
         provenance=Provenance(
             env_id=settings.env_name,
@@ -172,7 +176,7 @@ def header(settings: TrainConfig, variant: Variant, run_record: Mapping[str, Any
             producer=f"craftax-online-jax {metadata.version('craftax-online-jax')}",
             git_revision=run_record["git_revision"] or "unknown",
             config_sha256=run_record["config_sha256"],
-            seed=settings.seed,
+            seed=seed,
             created_at=run_record["created_at"],
         ),
     )

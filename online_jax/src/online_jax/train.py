@@ -6,12 +6,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import SIGTERM
+from typing import TYPE_CHECKING
 
 from env_core.errors import reported
 from env_core.run import Progress, Run, ShutdownSignal, plot_curves
 from env_core.workspace import cache_directory
 from online_jax.command import PROGRAM, parse
 from online_jax.config import Invocation, TrainConfig, to_json, validate
+
+if TYPE_CHECKING:
+    from online_jax.cluster import Follower
 
 MAY_DIFFER = ("log_every", "checkpoint.minutes", "checkpoint.updates", "checkpoint.keep")
 """Settings that a resumed run may change, since they do not change what is learnt or recorded."""
@@ -29,30 +34,46 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def train(preset: str, settings: TrainConfig, invocation: Invocation) -> int | None:
     """Trains to the end, or until a signal asks to stop, which is then returned."""
+    use_compilation_cache()
     with (
         open_run(preset, settings, invocation) as run,
         Progress(settings.num_updates * settings.steps_per_update, quiet=invocation.quiet) as progress,
         ShutdownSignal(announce=not invocation.quiet) as shutdown,
     ):
         progress.message(announcement(preset, settings, run.path))
-        use_compilation_cache()
         # Loads JAX, which takes seconds: only now that the settings are known to be good.
         from online_jax.session import Session, enough_memory
 
-        with enough_memory(), Session(preset, settings, run, progress) as session:
-            while not session.finished and not shutdown.requested:
+        with enough_memory(), Session(settings, run, progress) as session:
+            while not session.finished and not session.agreed(shutdown.requested):
                 session.update()
             session.stop()
-        plot_curves(run.path)
+        if isinstance(run, Run):
+            plot_curves(run.path)
         progress.message(farewell(run.path, session.step, session.finished))
-        return None if session.finished else shutdown.received
+        return None if session.finished else shutdown.received or SIGTERM
 
 
-def open_run(preset: str, settings: TrainConfig, invocation: Invocation) -> Run:
+def open_run(preset: str, settings: TrainConfig, invocation: Invocation) -> Run | Follower:
     config = {"preset": preset, **to_json(settings)}
-    if invocation.resume is not None:
-        return Run.resume(invocation.resume, config, MAY_DIFFER, wandb=invocation.wandb)
-    return Run.create(invocation.run_dir, f"{preset}-{short_name(settings.env_name)}", config, wandb=invocation.wandb)
+
+    def open_here() -> Run:
+        if invocation.resume is not None:
+            return Run.resume(invocation.resume, config, MAY_DIFFER, wandb=invocation.wandb)
+        name = f"{preset}-{short_name(settings.env_name)}"
+        return Run.create(invocation.run_dir, name, config, wandb=invocation.wandb)
+
+    if num_processes() == 1:
+        return open_here()
+    from online_jax import cluster
+
+    cluster.join()
+    return cluster.shared(open_here)
+
+
+def num_processes() -> int:
+    """Processes that train together, as SLURM or the user says (`cluster.join`)."""
+    return int(os.environ.get("JAX_NUM_PROCESSES") or os.environ.get("SLURM_STEP_NUM_TASKS") or 1)
 
 
 def short_name(env_name: str) -> str:

@@ -1,6 +1,5 @@
-"""Intrinsic rewards: a triple of pure functions each, in a file each. `none` is the null object."""
+"""Intrinsic rewards: a few pure functions each, in a file each. `none` is the null object, `base` the slot."""
 
-from online_jax.intrinsic.base import Experience, IntrinsicReward
-from online_jax.intrinsic.none import none
+from online_jax.intrinsic.base import Experience, Ingredients, IntrinsicReward, Streams, Transitions
 
-__all__ = ["Experience", "IntrinsicReward", "none"]
+__all__ = ["Experience", "Ingredients", "IntrinsicReward", "Streams", "Transitions"]

@@ -1,0 +1,74 @@
+"""Where arrays live: environments spread over devices, everything else on every one of them.
+
+`jax.jit` does the rest: from the placement of what goes in and comes out, XLA makes the program of each device and what
+they exchange. The mathematics is written once, for all environments (`ppo.py`), and is the same on any number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from env_core.errors import ConfigError
+
+AXIS = "envs"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`mesh` is None on one device, where nothing needs to be said."""
+
+    mesh: Mesh | None
+    num_envs: int
+
+    @property
+    def num_devices(self) -> int:
+        return 1 if self.mesh is None else self.mesh.size
+
+    def spread(self, tree: Any, axis: int) -> Any:
+        """The tree's shapes with their place: leaves whose `axis` counts environments are split along it."""
+
+        def place(leaf: Any) -> Any:
+            split = leaf.ndim > axis and leaf.shape[axis] == self.num_envs
+            return self._placed(leaf, PartitionSpec(*[None] * axis, AXIS) if split else PartitionSpec())
+
+        return jax.tree.map(place, tree)
+
+    def everywhere(self, tree: Any) -> Any:
+        """The tree's shapes, each leaf whole on every device."""
+        return jax.tree.map(lambda leaf: self._placed(leaf, PartitionSpec()), tree)
+
+    def put_everywhere(self, tree: Any) -> Any:
+        """The tree's arrays, the same in every process, as arrays of all devices."""
+        if self.mesh is None:
+            return tree
+        return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
+
+    def _placed(self, leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+        sharding = None if self.mesh is None else NamedSharding(self.mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def place(num_envs: int, devices: int = 0) -> Placement:
+    """`num_envs` environments on `devices` of this process's devices; 0: as many as divide them evenly.
+
+    With several processes (`cluster.join`), on all devices of all of them. Raises `ConfigError` if there are fewer
+    devices than asked for, or if they cannot share the environments evenly.
+    """
+    if jax.process_count() > 1:
+        count, known = jax.device_count(), jax.devices()
+        if devices not in (0, jax.local_device_count()):
+            raise ConfigError(
+                f"--devices {devices}: a run of several processes uses all {count} devices. Leave it out."
+            )
+    else:
+        known = jax.local_devices()
+        if devices > len(known):
+            raise ConfigError(f"--devices {devices}, but this machine shows {len(known)} ({known[0].platform}).")
+        count = devices or max(n for n in range(1, len(known) + 1) if num_envs % n == 0)
+    if num_envs % count:
+        raise ConfigError(f"--num-envs {num_envs} cannot be shared evenly among {count} devices. Use a multiple.")
+    return Placement(None if count == 1 else Mesh(known[:count], (AXIS,)), num_envs)
