@@ -1,7 +1,7 @@
 """Learning on the live channels alone gives what learning on all of them gives.
 
 The observations have Craftax's 83 channels, of which an episode shows few at first and more as it goes on, so that
-learning changes its size twice.
+learning changes its size.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def wide() -> Learnt:
 
 
 def test_parameters_are_those_of_learning_on_all_channels(narrow: Learnt, wide: Learnt) -> None:
-    assert len(narrow.sizes) >= 3 and "83" not in "".join(narrow.sizes)
+    assert len(narrow.sizes) >= 2 and "83" not in "".join(narrow.sizes)
     assert len(wide.sizes) == 1 and "83" in wide.sizes[0]
     for found, expected in zip(jax.tree.leaves(narrow.params), jax.tree.leaves(wide.params), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)

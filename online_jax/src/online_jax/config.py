@@ -180,7 +180,7 @@ class TrainConfig:
 seeds/<seed>/."""
     devices: int = 0
     """Devices of this machine to spread the environments over; 0: all that --num-envs can be divided among."""
-    init_from: str = ""
+    init_from: str | None = None
     """Start with the policy of this run or checkpoint (fine-tuning), not with a random one."""
     record: bool = True
     """Record trajectories to <run>/trajectories."""

@@ -29,8 +29,15 @@ METRICS: dict[str, str] = {
     "ppo/clip_fraction": "Share of steps whose probability ratio r lies outside 1 ± clip.",
     "ppo/gradient_norm": "Global norm of the gradient, before clipping.",
     "ppo/explained_variance": "1 - Var(target - value) / Var(target) on the rollout; 1: perfect, 0: a constant.",
-    "ppo/learning_rate": "Adam's step size at the update's first gradient step.",
-    "time/sps": "Environment steps per second since the last line, learning included.",
+    "ppo/learning_rate": "Adam's step size in the update.",
+    "ppo/entropy_weight": "Weight of the entropy bonus in the update.",
+    "ppo/stopped": "Share of the update's gradient steps left out (with --ppo.target-kl).",
+    "intrinsic/reward": "Mean exploration bonus per step, weighted, before it joins a reward stream (with --bonus).",
+    "intrinsic/reward_std": "Its standard deviation over the rollout.",
+    "rnd/loss": "The predictor's loss, weighted, mean over its gradient steps (with --bonus rnd).",
+    "icm/inverse_loss": "Cross-entropy of the action that the inverse model predicts, in nats (with --bonus icm or e3b).",
+    "icm/forward_loss": "Squared error of the latent that the forward model predicts, mean over its entries (likewise).",
+    "time/sps": "Environment steps per second since the last line, learning included, all seeds together.",
     "time/compile_seconds": "Time spent compiling since the last line.",
 }
 
