@@ -12,13 +12,15 @@ from typing import Any
 
 import rounds
 
-from online_jax.config import NetworkConfig, TrainConfig
+from online_jax.config import NetworkConfig, TrainConfig, replaced
+from online_jax.presets import PRESETS
 from online_jax.train import use_compilation_cache
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--env-name", default="Craftax-Symbolic-v1")
+    parser.add_argument("--preset", default="ppo")
+    parser.add_argument("--env-name", help="default: the preset's")
     parser.add_argument("--num-envs", type=int, default=128)
     parser.add_argument("--num-steps", type=int, default=64)
     parser.add_argument("--updates", type=int, default=5, help="updates per round")
@@ -28,8 +30,8 @@ def main() -> None:
     parser.add_argument("--record-envs", type=int, default=0, help="0: no recording; -1: every environment")
     given = parser.parse_args()
     use_compilation_cache()
+    overrides = PRESETS[given.preset] | ({"env_name": given.env_name} if given.env_name else {})
     settings = TrainConfig(
-        env_name=given.env_name,
         num_envs=given.num_envs,
         num_steps=given.num_steps,
         total_steps=10**9,
@@ -37,7 +39,7 @@ def main() -> None:
         record_envs=given.record_envs or 1,
         network=NetworkConfig(first_layer=given.first_layer, narrow=given.narrow),
     )
-    settings = replace(settings, env=replace(settings.env, reset=given.reset))
+    settings = replaced(settings, {"env.reset": given.reset, **overrides})
     with tempfile.TemporaryDirectory() as folder:
         rounds.serve(*side(settings, given.updates, Path(folder)))
 
@@ -45,17 +47,16 @@ def main() -> None:
 def side(settings: TrainConfig, updates: int, folder: Path) -> Any:
     import jax
 
-    from online_jax import calibrate, record
+    from online_jax import assemble, calibrate, record
     from online_jax.learner import Learner
-    from online_jax.presets import make_environment, ppo
 
-    choices = calibrate.choose(settings, make_environment(settings).layout)
-    variant = ppo(replace(settings, network=replace(settings.network, **choices)))
+    choices = calibrate.choose(settings, assemble.make_environment(settings).layout)
+    variant = assemble.variant(replace(settings, network=replace(settings.network, **choices)))
     learner = Learner(variant, lambda what: nullcontext())
     recorder: record.Recorder = record.NoRecorder()
     if settings.recorded_envs:
         about = {"git_revision": None, "config_sha256": "", "created_at": ""}
-        header = record.header(settings, variant, about)
+        header = record.header(settings, variant, about, settings.seed)
         recorder = record.StoreRecorder(folder / "store", header, settings.recorded_envs, 96 * 2**20)
     state = learner.init(0)
 

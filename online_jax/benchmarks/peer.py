@@ -21,6 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkout", type=Path, required=True)
     parser.add_argument("--script", default="ppo")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="settings of its command line")
     parser.add_argument("--env-name", default="Craftax-Symbolic-v1")
     parser.add_argument("--num-envs", type=int, default=128)
     parser.add_argument("--num-steps", type=int, default=64)
@@ -47,6 +48,7 @@ def side(given: argparse.Namespace) -> Any:
         "NUM_REPEATS": 1,
         "SEED": 0,
     }
+    config |= {name.upper(): float(value) for name, value in (one.split("=") for one in given.set)}
     marks: list[tuple[float, float]] = []
     returns: list[float] = []
 
