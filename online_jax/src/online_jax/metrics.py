@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
     "intrinsic/reward_std": "Its standard deviation over the rollout.",
     "rnd/loss": "The predictor's loss, weighted, mean over its gradient steps (with --bonus rnd).",
     "icm/inverse_loss": "Cross-entropy of the action as the inverse model predicts it, in nats (--bonus icm, e3b).",
-    "icm/forward_loss": "Squared error of the latent as the forward model predicts it, mean over its entries (likewise).",
+    "icm/forward_loss": "Squared error of the latent as the forward model predicts it (likewise).",
     "time/sps": "Environment steps per second since the last line, learning included, all seeds together.",
     "time/compile_seconds": "Time spent compiling since the last line.",
 }
