@@ -344,9 +344,19 @@ def test_the_order_and_repetition_of_mobs_do_not_matter() -> None:
 
 
 def test_what_is_given_stays_as_it_was() -> None:
-    copies = [part.copy() for part in REALM]
-    describe(REALM, CRAFTAX)
-    assert all(np.array_equal(a, b) for a, b in zip(copies, REALM, strict=True))
+    """Mobs in disorder, in memory that cannot be written."""
+    given_ = Packed(*(part[:, ::-1].copy() if part is REALM.mob else part.copy() for part in REALM))
+    for part in given_:
+        part.setflags(write=False)
+    assert describe(given_, CRAFTAX) == describe(REALM, CRAFTAX)
+
+
+def test_a_list_does_not_go_on_in_the_next_observation() -> None:
+    """Each of these shows one thing, at one distance."""
+    things = scene(CLASSIC, "grass", {(-1, 0): ("iron", "none")}, {}, "left")
+    twice = Packed(*(np.concatenate([part, part]) for part in things))
+    for form in FORMS:
+        assert describe(twice, CLASSIC, form) == describe(things, CLASSIC, form) * 2
 
 
 def test_what_cannot_be_told_is_refused() -> None:
