@@ -22,9 +22,9 @@ import numpy as np
 from craftax.craftax_env import make_craftax_env_from_name
 
 from env_core import observation
-from env_core.craftax import ENVIRONMENTS, Environment, decode, make, observer
+from env_core.craftax import Environment, decode, make, observer
 from env_core.craftax.scenes import crowded, put_on_floor
-from env_core.observation import CRAFTAX, EMPTY_MOB, Layout, Packed
+from env_core.observation import CRAFTAX, EMPTY_MOB, Layout, Packed, environment_layouts
 
 CHUNK = 16  # steps in one jitted call
 CHUNKS_PER_WORLD = 20
@@ -131,7 +131,7 @@ def speed(obs: np.ndarray, layout: Layout) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--environment", nargs="*", default=ENVIRONMENTS, choices=ENVIRONMENTS)
+    parser.add_argument("--environment", nargs="*", default=environment_layouts, choices=environment_layouts)
     parser.add_argument("--observations", type=int, default=1_000_000)
     parser.add_argument("--num-envs", type=int, default=126, help="a multiple of 9 puts as many on each floor")
     args = parser.parse_args()

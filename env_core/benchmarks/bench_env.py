@@ -29,7 +29,9 @@ def rollout(env: Environment, num_steps: int):
             key_action, key_step = jax.random.split(key)
             action = jax.random.randint(key_action, state.statistics.length.shape, 0, env.num_actions)
             state, timestep = env.step(key_step, state, worlds, action)
-            used = sum(part.mean() for part in timestep.obs)  # so that nothing of the observation is left out
+            used = sum(
+                part.mean() for part in jax.tree.leaves(timestep.obs)
+            )  # so that nothing of the observation is left out
             return state, ((timestep.terminated | timestep.truncated).sum(), used)
 
         state, (ended, used) = jax.lax.scan(step, state, jax.random.split(key_steps, num_steps))

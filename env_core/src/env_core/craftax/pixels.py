@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from numpy.typing import NDArray
 
 from env_core.craftax import sprites
+from env_core.craftax.noise import uniform
 from env_core.craftax.sprites import Sheet
 from env_core.craftax.textures import Status, load_textures
 from env_core.observation.layout import CLASSIC, CRAFTAX, Layout
@@ -53,7 +55,6 @@ def painter(game: Layout, tile_pixels: int, status: Status | None = None) -> Cal
     first = sprites.first_sprites(game, textures)
 
     def draw(state: Any) -> Array:
-        state = jax.lax.optimization_barrier(state)  # the frame depends on the state alone, not on what made it
         land = _map(sheet, game, scene_of(state, game, first))
         land = jnp.clip(jnp.rint(darken(sheet, state, land)), 0, 255).astype(jnp.uint8)
         return jnp.concatenate([land, _inventory(sheet, game, inventory_of(state))])
@@ -63,20 +64,33 @@ def painter(game: Layout, tile_pixels: int, status: Status | None = None) -> Cal
 
 def _map(sheet: Sheet, game: Layout, scene: _Scene) -> Array:
     """float32 [rows * p, cols * p, 3]: the ground and all that stands on it, by the light that falls there."""
-    tiles = jnp.asarray(sheet.ground)[scene.ground.reshape(-1)].astype(jnp.float32)
+    lines = _lines(sheet.ground, scene.ground).astype(jnp.float32)
     view = jnp.array([game.rows, game.cols])
     shown = ((scene.position >= 0) & (scene.position < view)).all(axis=1) & scene.present
-    cell = jnp.where(shown, scene.position[:, 0] * game.cols + scene.position[:, 1], game.tiles)
+    row, col = jnp.where(shown, scene.position.T, view[:, None])
+    p = sheet.ground.shape[1]
+    sprite, behind = (jnp.asarray(table).reshape(len(table), p, -1) for table in (sheet.sprite, sheet.behind))
 
-    def stand(number: int, tiles: Array) -> Array:
-        at, sprite = cell[number], scene.sprite[number]
-        over = jnp.asarray(sheet.behind)[sprite] * tiles[at] + jnp.asarray(sheet.sprite)[sprite]
-        return tiles.at[at].set(over, mode="drop")
+    def stand(i: int, lines: Array) -> Array:
+        under = lines[row[i], :, col[i]]
+        over = behind[scene.sprite[i]] * under + sprite[scene.sprite[i]]
+        return lines.at[row[i], :, col[i]].set(over, mode="drop")
 
-    tiles = jax.lax.fori_loop(0, len(cell), stand, tiles)
+    lines = jax.lax.fori_loop(0, len(row), stand, lines)
     if scene.light is not None:
-        tiles = scene.light.reshape(-1, 1, 1, 1) * tiles
-    return _joined(tiles, game.cols)
+        lines = scene.light[:, None, :, None] * lines
+    land: Array = lines.reshape(game.rows * p, game.cols * p, 3)
+    return land
+
+
+def _lines(tiles: NDArray[Any], numbers: Array) -> Array:
+    """The tiles [n, p, p, c] that are numbered [rows, cols], line by line as in a picture: [rows, p, cols, p * c].
+
+    Line by line at once, because tiles that are whole would have to be taken apart again.
+    """
+    p = tiles.shape[1]
+    line = numbers[:, None, :] * p + jnp.arange(p)[None, :, None]
+    return jnp.asarray(tiles).reshape(len(tiles) * p, -1)[line]
 
 
 def _inventory(sheet: Sheet, game: Layout, held: dict[str, _Held]) -> Array:
@@ -85,17 +99,13 @@ def _inventory(sheet: Sheet, game: Layout, held: dict[str, _Held]) -> Array:
     for name, slot in sheet.slots.items():
         has = held[name]
         cells[slot.row * game.cols + slot.col] = _Held(slot.icon + has.icon, has.number, slot.glow + has.glow)
-    icon, number, glow = (jnp.stack([jnp.asarray(cell[i], jnp.int32) for cell in cells]) for i in range(3))
-    tiles = jnp.asarray(sheet.icon)[icon]
-    for cover in (jnp.asarray(sheet.number)[number], jnp.asarray(sheet.glow)[glow]):
-        tiles = jnp.where(cover[..., 3:] > 0, cover[..., :3], tiles)
-    return _joined(tiles, game.cols)
-
-
-def _joined(tiles: Array, cols: int) -> Array:
-    """[rows * cols, p, p, 3] -> [rows * p, cols * p, 3]"""
-    p = tiles.shape[1]
-    return tiles.reshape(-1, cols, p, p, 3).swapaxes(1, 2).reshape(-1, cols * p, 3)
+    numbers = (jnp.stack([jnp.asarray(cell[i], jnp.int32) for cell in cells]) for i in range(3))
+    icon, number, glow = (layer.reshape(sheet.inventory_rows, game.cols) for layer in numbers)
+    lines = _lines(sheet.icon, icon)
+    for cover, which in ((sheet.number, number), (sheet.glow, glow)):
+        lines = jnp.where(_lines(cover.shows, which), _lines(cover.picture, which), lines)
+    p = sheet.icon.shape[1]
+    return lines.reshape(sheet.inventory_rows * p, game.cols * p, 3)
 
 
 def _around(state: Any, game: Layout, height: int, width: int) -> tuple[Array, Array, Array]:
@@ -162,12 +172,13 @@ def _classic_scene(s: Any, game: Layout, first: dict[str, int]) -> _Scene:
 
 def _noise(sheet: Sheet, state: Any) -> Array:
     """float32 [map height, map width, 1]: grey from 32 to 127, fresh at every step"""
-    return (jax.random.uniform(state.state_rng, sheet.noise.shape) * 95 + 32)[..., None]
+    return (uniform(state.state_rng, sheet.noise.shape) * 95 + 32)[..., None]
 
 
 def _craftax_night(sheet: Sheet, state: Any, land: Array) -> Array:
     """float32 [map height, map width, 3]: the map at this time of day, dimmed for a player who sleeps."""
-    daylight = jnp.where(state.player_level == 0, state.light_level, 1.0)
+    light_level = jax.lax.optimization_barrier(state.light_level)  # as the state says, not as the program made it
+    daylight = jnp.where(state.player_level == 0, light_level, 1.0)
     mask = jnp.asarray(sheet.noise)[..., None] * jnp.maximum(2 * (0.5 - daylight), 0.0)
     night = (1.0 - mask) * land + mask * _noise(sheet, state)
     night = jnp.asarray(sheet.tint) * 0.5 + 0.5 * night
@@ -177,15 +188,20 @@ def _craftax_night(sheet: Sheet, state: Any, land: Array) -> Array:
 
 
 def _classic_night(sheet: Sheet, state: Any, land: Array) -> Array:
-    """float32 [map height, map width, 3]: the map at this time of day, grey for a player who sleeps."""
-    daylight = state.light_level
+    """float32 [map height, map width, 3]: the map at this time of day, grey for a player who sleeps.
+
+    Craftax takes the grey of the blended picture. This is the same, since greys blend as colours do, and lets the
+    compiler make each number of the noise once.
+    """
+    asleep, tint = state.is_sleeping, jnp.asarray(sheet.tint)
+    daylight = jax.lax.optimization_barrier(state.light_level)  # as the state says, not as the program made it
     mask = jnp.asarray(sheet.noise)[..., None] * jnp.maximum(2 * (0.5 - daylight), 0.0)
-    night = (1 - mask) * land + mask * _noise(sheet, state)
-    night = 0.4 * night + 0.6 * _grey(night)
-    night = 0.5 * night + 0.5 * jnp.asarray(sheet.tint)
-    land = daylight * land + (1 - daylight) * night
-    asleep = 0.5 * _grey(land) + 0.5 * jnp.array([0, 0, 16])
-    return jnp.where(state.is_sleeping, asleep, land)
+    grey = _grey(land)
+    faded = jnp.where(asleep, grey, 0.4 * land + 0.6 * grey)
+    night = (1 - mask) * faded + mask * _noise(sheet, state)
+    night = 0.5 * night + 0.5 * jnp.where(asleep, _grey(tint), tint)
+    land = daylight * jnp.where(asleep, grey, land) + (1 - daylight) * night
+    return jnp.where(asleep, 0.5 * land + 0.5 * jnp.array([0, 0, 16]), land)
 
 
 def _grey(land: Array) -> Array:

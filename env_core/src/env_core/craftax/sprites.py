@@ -35,6 +35,15 @@ class Slot(NamedTuple):
     """Number of its first glow, the one for "none"."""
 
 
+class Cover(NamedTuple):
+    """What is drawn over something else, and where it is drawn; number 0 covers nothing."""
+
+    picture: NDArray[np.uint8]
+    """[n, p, p, 3]"""
+    shows: NDArray[np.bool_]
+    """[n, p, p, 3]"""
+
+
 class Sheet(NamedTuple):
     """All that frames of one game are made of; p pixels to a tile."""
 
@@ -43,13 +52,11 @@ class Sheet(NamedTuple):
     sprite: NDArray[np.float32]
     """[sprites, p, p, 3], multiplied by how opaque it is: the players, then every mob"""
     behind: NDArray[np.float32]
-    """[sprites, p, p, 1]: how much a sprite lets through"""
+    """[sprites, p, p, 3]: how much a sprite lets through"""
     icon: NDArray[np.uint8]
     """[icons, p, p, 3]"""
-    number: NDArray[np.uint8]
-    """[numbers, p, p, 4]; opacity 0 or 1"""
-    glow: NDArray[np.uint8]
-    """[glows, p, p, 4]; opacity 0 or 1; the first shows nothing"""
+    number: Cover
+    glow: Cover
     slots: Mapping[str, Slot]
     inventory_rows: int
     noise: NDArray[np.float32]
@@ -95,10 +102,10 @@ def craftax_sheet(t: Textures, p: int) -> Sheet:
     return Sheet(
         ground=ground.astype(np.uint8),
         sprite=sprites[..., :3],
-        behind=1 - sprites[..., 3:],
+        behind=np.repeat(1 - sprites[..., 3:], 3, axis=-1),
         icon=np.stack(icons.icons),
-        number=_two_digits(t, p),
-        glow=np.stack(icons.glows),
+        number=_cover(_two_digits(t, p)),
+        glow=_cover(np.stack(icons.glows)),
         slots=icons.slots,
         inventory_rows=4,
         noise=t["night_noise_intensity_texture"][..., 0].astype(np.float32),
@@ -117,10 +124,10 @@ def classic_sheet(t: Textures, p: int) -> Sheet:
     return Sheet(
         ground=t["block_textures"].astype(np.uint8),
         sprite=sprites[..., :3],
-        behind=1 - sprites[..., 3:],
+        behind=np.repeat(1 - sprites[..., 3:], 3, axis=-1),
         icon=np.stack(icons.icons),
-        number=_one_digit(t, p),
-        glow=np.stack(icons.glows),
+        number=_cover(_one_digit(t, p)),
+        glow=_cover(np.stack(icons.glows)),
         slots=icons.slots,
         inventory_rows=2,
         noise=t["night_noise_intensity_texture"][..., 0].astype(np.float32),
@@ -155,6 +162,10 @@ def _turned(sprites: NDArray[np.float32]) -> NDArray[np.float32]:
     upright = [sprites, sprites[:, ::-1]]
     lying = [picture.transpose(0, 2, 1, 3) for picture in upright]
     return np.stack([*upright, *lying], axis=1).reshape(-1, *sprites.shape[1:])
+
+
+def _cover(rgba: NDArray[np.uint8]) -> Cover:
+    return Cover(rgba[..., :3], np.repeat(rgba[..., 3:] > 0, 3, axis=-1))
 
 
 def _digits(t: Textures, suffix: str) -> NDArray[np.uint8]:
