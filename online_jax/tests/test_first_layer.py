@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_observations import packed
 
-from env_core.observation import CLASSIC, CRAFTAX, EMPTY_MOB, Layout, Packed, decode
+from env_core.observation import CLASSIC, CRAFTAX, Layout, decode
 from online_jax import first_layer
 from online_jax.first_layer import FORWARDS, Kernel
 
@@ -29,19 +30,6 @@ def observations(draw) -> dict:
         "dark": draw(st.sampled_from([0.0, 0.3, 1.0])),
         "crowd": draw(st.sampled_from(["none", "some", "all"])),
     }
-
-
-def packed(layout: Layout, seed: int, dark: float, crowd: str, batch: int = BATCH) -> Packed:
-    """Random observations [batch]; with the crowd "all", every mob slot is used, several on one tile among them."""
-    random = np.random.default_rng(seed)
-    tile = random.integers(1, layout.codes, (batch, layout.tiles)).astype(np.uint8)
-    tile[random.random(tile.shape) < dark] = 0
-    mob = np.full((batch, layout.mob_slots), EMPTY_MOB, np.uint16)
-    for row in mob:
-        count = {"none": 0, "some": random.integers(layout.mob_slots), "all": layout.mob_slots}[crowd]
-        within = layout.mob_channels * (layout.tiles if random.random() < 0.5 else 4)
-        row[:count] = np.sort(random.choice(within, count, replace=False))
-    return Packed(tile, mob, random.standard_normal((batch, layout.scalars)).astype(np.float32))
 
 
 def dense_kernel(layout: Layout, seed: int = 0) -> np.ndarray:

@@ -52,7 +52,7 @@ def states(params: dict[str, jax.Array], x: list[float], is_first: list[bool], s
         (one_unit(W_n=1, U_n=2), [1], [True], 1.0, [0.380797]),
         # z is 1 where x is 1 (keep) and 0 where it is 0 (replace by n = tanh(.5 c) = tanh .5 = .462117).
         (one_unit(W_z=200, b_z=-100, c=1), [1, 0, 1], NEVER, 0.25, [0.25, 0.462117, 0.462117]),
-        # r is 1 where x is 1 and 0 where it is 0: n = tanh(r (h + c)), z = 0. tanh 1 = .761594, tanh 1.761594 = .942680.
+        # r is 1 where x is 1, else 0; z = 0, n = tanh(r (h + c)): tanh 1 = .761594, tanh 1.761594 = .942680, tanh 0.
         (one_unit(W_r=200, b_r=-100, b_z=-100, U_n=1, c=1), [1, 1, 0], NEVER, 0.0, [0.761594, 0.942680, 0.0]),
         # The gates see h: z = σ(200 h - 100) is 1 at h = 1 and 0 at h = 0, r = σ(0) = 1/2, n = tanh(.5 h · 0) = 0.
         (one_unit(U_z=200, b_z=-100), [0, 0], [False, False], 1.0, [1.0, 1.0]),
@@ -128,9 +128,7 @@ def plain(kernel: Any, bias: Any, h: Any, x: Any, is_first: Any) -> jax.Array:
     found = []
     for t in range(L):
         h = h * (1 - is_first[t, :, None])
-        r, z = (
-            1 / (1 + jnp.exp(-(x[t, :, gate] + h @ kernel[:, gate]))) for gate in (slice(0, H), slice(H, 2 * H))
-        )
+        r, z = (1 / (1 + jnp.exp(-(x[t, :, gate] + h @ kernel[:, gate]))) for gate in (slice(0, H), slice(H, 2 * H)))
         h = (1 - z) * jnp.tanh(x[t, :, 2 * H :] + r * (h @ kernel[:, 2 * H :] + bias)) + z * h
         found.append(h)
     return jnp.stack(found)

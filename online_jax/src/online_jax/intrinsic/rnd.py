@@ -56,11 +56,11 @@ def rnd(given: Ingredients) -> IntrinsicReward:
     def reward(learned: Any, memory: Any, experience: Experience) -> tuple[Any, Any, jax.Array]:
         learned = {**learned, "obs_moments": normaliser.observe(learned["obs_moments"], experience.obs)}
         errors = experience.encoded(lambda obs: error(learned["predictor"], learned, obs))[1:]
-        bonus = config.reward * jnp.where(experience.ended, 0.0, errors)
+        bonus = jnp.where(experience.ended, 0.0, errors)
         if config.normalise_reward:
             seen, memory, bonus = _normalised(learned["return_moments"], memory, bonus, config.gamma)
             learned = {**learned, "return_moments": seen}
-        return learned, memory, bonus
+        return learned, memory, config.reward * bonus
 
     def update(learned: Any, batch: Transitions, channels: Any) -> tuple[Any, dict[str, jax.Array]]:
         def loss(predictor: Any) -> jax.Array:
