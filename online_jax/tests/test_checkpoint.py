@@ -26,6 +26,7 @@ class State(NamedTuple):
     update: jax.Array
     obs: jax.Array
     flags: jax.Array
+    empty: jax.Array
     nothing: Any = ()
 
 
@@ -33,7 +34,7 @@ def state(seed: int) -> State:
     key = jax.random.PRNGKey(seed)
     numbers = jax.random.normal(key, (3, 4)).at[0, 0].set(jnp.nan).at[0, 1].set(-0.0)
     tiles = jax.random.randint(key, (5,), 0, 255).astype(jnp.uint8)
-    return State({"a": {"b": numbers}}, key, jnp.int32(seed), tiles, jnp.array([True, False]))
+    return State({"a": {"b": numbers}}, key, jnp.int32(seed), tiles, jnp.array([True, False]), jnp.zeros((0, 3)))
 
 
 def about(step: int, score: float | None = None) -> Checkpoint:
@@ -54,7 +55,10 @@ def save(folder: Path, step: int, keep: int = 2) -> Path:
 
 def same(found: State, expected: State) -> bool:
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(a.dtype == b.dtype and np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        for a, b in pairs
+    )
 
 
 def test_what_is_saved_comes_back_exactly(tmp_path: Path) -> None:

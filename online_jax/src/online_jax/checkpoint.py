@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as orbax
 
 from env_core.errors import ResumeError, RunError, VersionError, WriteError
@@ -70,7 +71,7 @@ def save(folder: Path, state: Any, about: Checkpoint, keep: int) -> Path:
             target.mkdir(parents=True)
         wait_for_all("checkpoint folder")
         with orbax.StandardCheckpointer() as checkpointer:
-            checkpointer.save((target / STATE).absolute(), state)
+            checkpointer.save((target / STATE).absolute(), jax.tree.map(_filled, state))
         if is_main():
             write_json(target / JSON, asdict(about), replace=True)
     except (OSError, ValueError, WriteError) as error:
@@ -141,14 +142,28 @@ def restore_params(path: Path, like: Any) -> Any:
     return _restored(path, {"params": like}, {"partial_restore": True})["params"]
 
 
+def _filled(leaf: Any) -> Any:
+    """An empty array, such as the slot of something that is switched off, as one number: orbax refuses empty ones."""
+    return leaf if leaf.size else np.zeros(1, leaf.dtype)
+
+
 def _restored(path: Path, like: Any, options: dict[str, Any]) -> Any:
-    abstract = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like)
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])  # else orbax looks for the devices that saved it
+
+    def saved(leaf: Any) -> Any:
+        return jax.ShapeDtypeStruct(leaf.shape if leaf.size else (1,), leaf.dtype, sharding=leaf.sharding or here)
+
+    def emptied(found: Any, leaf: Any) -> Any:
+        return found if leaf.size else jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding)
+
+    abstract = jax.tree.map(saved, like)
     arguments = orbax.args.PyTreeRestore(abstract, orbax.checkpoint_utils.construct_restore_args(abstract), **options)
     try:
         with orbax.PyTreeCheckpointer() as checkpointer:
-            return checkpointer.restore((path / STATE).absolute(), args=arguments)
+            restored = checkpointer.restore((path / STATE).absolute(), args=arguments)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ResumeError(
             f"{path} cannot be read as the state of this run: {str(error)[:300]}. Remove that folder to go back to the "
             "checkpoint before it."
         ) from error
+    return jax.tree.map(emptied, restored, like)
