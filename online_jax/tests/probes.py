@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from env_core.craftax import wrappers
 from env_core.craftax.make import Environment
 from env_core.craftax.wrappers import Game, Resets
-from env_core.observation import CLASSIC, CRAFTAX, EMPTY_MOB, Layout, Packed
+from env_core.observation import CLASSIC, CRAFTAX, EMPTY_MOB, Layout, Packed, Pixels
 from online_jax import assemble
 from online_jax.config import EnvConfig, NetworkConfig, PPOConfig, TrainConfig
 from online_jax.intrinsic import Streams
@@ -33,6 +33,8 @@ class Table(NamedTuple):
     """[S][A]"""
     following: tuple[tuple[int, ...], ...]
     """[S][A]"""
+    shows: tuple[int, ...] = ()
+    """[S]: what is seen of each state; the state itself, if not given"""
 
 
 BOTH_END = (END, END)
@@ -50,12 +52,19 @@ FORK = Table((0,), ((0, 0), (-1, -1), (1, 1)), ((1, 2), BOTH_END, BOTH_END))
 """What the first action did shows one step later: is credit passed back?"""
 ROUND = Table((0,), ((1, 1),), ((0, 0),))
 """Reward 1 for ever, stopped only by the time limit: is its value that of going on?"""
+RECALL = Table(
+    (0, 1),
+    ((0, 0), (0, 0), (0, 0), (0, 0), (1, -1), (-1, 1)),
+    ((2, 2), (3, 3), (4, 4), (5, 5), BOTH_END, BOTH_END),
+    shows=(0, 1, 2, 2, 3, 3),
+)
+"""The right action at the third step is the one that the first step showed: is it remembered?"""
 CHAIN = Table((0,), ((0, 1), (2, 3), (4, 5), (6, 7)), ((1, 1), (2, 3), (3, 1), BOTH_END))
 """Four states with rewards all different: for following a rollout by hand."""
 
-STATES, ACTIONS = 4, 2
+STATES, SHOWN, ACTIONS = 6, 4, 2
 TABLE_LAYOUT = Layout("table/1", 1, 1, ("a", "b", "c", "d"), (), ("nobody",), False, 1, ("one",))
-"""One tile, whose block is the state; nothing when the episode has ended."""
+"""One tile, whose block is what is shown of the state; nothing when the episode has ended."""
 
 
 class TableArrays(NamedTuple):
@@ -67,13 +76,17 @@ class TableArrays(NamedTuple):
     """float32 [S, A]"""
     following: jax.Array
     """int32 [S, A]"""
+    shows: jax.Array
+    """int32 [S]"""
 
     @classmethod
     def of(cls, table: Table) -> TableArrays:
         starts = jnp.zeros(STATES).at[jnp.array(table.starts)].set(1 / len(table.starts))
         padding = ((0, STATES - len(table.rewards)), (0, 0))
         rewards = jnp.pad(jnp.array(table.rewards, jnp.float32), padding)
-        return cls(starts, rewards, jnp.pad(jnp.array(table.following, jnp.int32), padding, constant_values=END))
+        following = jnp.pad(jnp.array(table.following, jnp.int32), padding, constant_values=END)
+        shows = jnp.array(table.shows or range(len(table.rewards)), jnp.int32)
+        return cls(starts, rewards, following, jnp.pad(shows, padding[0]))
 
 
 class TableState(NamedTuple):
@@ -82,20 +95,30 @@ class TableState(NamedTuple):
     clock: jax.Array
 
 
-def shown_state(state: jax.Array) -> Packed:
-    """The observation of states int32 [...]."""
-    lead = state.shape
-    tile, mob = (1 + state).astype(jnp.uint8)[..., None], jnp.full((*lead, 1), EMPTY_MOB, jnp.uint16)
+def tile_of(shown: jax.Array) -> Packed:
+    """The observation of what is shown of states, int32 [...]; END shows nothing."""
+    lead = shown.shape
+    tile, mob = (1 + shown).astype(jnp.uint8)[..., None], jnp.full((*lead, 1), EMPTY_MOB, jnp.uint16)
     return Packed(tile, mob, jnp.ones((*lead, 1)))
 
 
-def play(table: TableArrays, max_timesteps: Any = 1000) -> Environment:
+FRAMES = Pixels(27, 27)
+
+
+def frame_of(shown: jax.Array) -> jax.Array:
+    """The same as a frame of one colour, uint8 [..., 27, 27, 3]; END is black."""
+    colours = jnp.array([[0, 0, 0], [255, 0, 0], [0, 0, 255], [0, 255, 0], [255, 255, 255]], jnp.uint8)
+    return jnp.broadcast_to(colours[1 + shown][..., None, None, :], (*shown.shape, FRAMES.height, FRAMES.width, 3))
+
+
+def play(table: TableArrays, max_timesteps: Any = 1000, *, in_frames: bool = False) -> Environment:
     """Plays `table`, truncating episodes after `max_timesteps`; both may be traced."""
 
     def endings(at: TableState) -> tuple[jax.Array, jax.Array]:
         terminated = at.state == END
         return terminated, (at.clock >= max_timesteps) & ~terminated
 
+    show = frame_of if in_frames else tile_of
     game = Game(
         reset=lambda key: TableState(jax.random.choice(key, STATES, p=table.starts), jnp.int32(0)),
         step=lambda _, at, action: (
@@ -103,11 +126,12 @@ def play(table: TableArrays, max_timesteps: Any = 1000) -> Environment:
             table.rewards[at.state, action],
         ),
         endings=endings,
-        observe=lambda at: shown_state(at.state),
+        observe=lambda at: show(jnp.where(at.state == END, END, table.shows[at.state])),
         floor=lambda _: jnp.int32(0),
         achievements=lambda at: (at.state == END)[None],
     )
-    return _environment("table", TABLE_LAYOUT, game, wrappers.plain(), ACTIONS, ("end",))
+    layout = FRAMES if in_frames else TABLE_LAYOUT
+    return environment("table", layout, game, wrappers.plain(), ACTIONS, ("end",))
 
 
 class ScribbleState(NamedTuple):
@@ -156,7 +180,7 @@ def scribble(
     layout = CLASSIC if "Classic" in env_name else CRAFTAX
     ways = {"pool": wrappers.pooled(pool_size), "optimistic": wrappers.optimistic(reset_ratio)}
     game = scribble_game(layout, max_timesteps, **rules)
-    return _environment(env_name, layout, game, ways.get(reset, wrappers.plain()), 5, ("three_steps", "six_steps"))
+    return environment(env_name, layout, game, ways.get(reset, wrappers.plain()), 5, ("three_steps", "six_steps"))
 
 
 def _scribbled(layout: Layout, pace: float, at: ScribbleState) -> Packed:
@@ -174,14 +198,14 @@ def _scribbled(layout: Layout, pace: float, at: ScribbleState) -> Packed:
     return Packed(tile.astype(jnp.uint8), mob.astype(jnp.uint16), scalar)
 
 
-def _environment(
-    name: str, layout: Layout, game: Game, resets: Resets, num_actions: int, achievements: tuple[str, ...]
+def environment(
+    name: str, layout: Layout | Pixels, game: Game, resets: Resets, num_actions: int, achievements: tuple[str, ...]
 ) -> Environment:
     create = wrappers.create_worlds(game)
     return Environment(
         name=name,
         layout=layout,
-        symbolic=layout,
+        symbolic=layout if isinstance(layout, Layout) else TABLE_LAYOUT,
         num_actions=num_actions,
         action_names=tuple(f"action_{number}" for number in range(num_actions)),
         achievement_names=achievements,
@@ -190,6 +214,8 @@ def _environment(
         reset=jax.jit(partial(wrappers.first_state, game), static_argnums=1),
         worlds=jax.jit(lambda key: resets.prepare(create, wrappers.raw_key(key))),
         step=jax.jit(wrappers.with_resets(game, resets)),
+        begin=jax.jit(partial(wrappers.begin, game)),
+        play=jax.jit(partial(wrappers.play, game)),
         world=jax.jit(game.reset),
         observe=jax.jit(game.observe),
     )

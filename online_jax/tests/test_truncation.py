@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from probes import CHAIN, TableArrays, play, shown_state, small_config, variant_on
+from probes import CHAIN, TableArrays, play, small_config, tile_of, variant_on
 
 from online_jax import ppo
 from online_jax.policies import act
@@ -33,7 +33,7 @@ def played() -> tuple[Any, Any]:
 
 def _values(state: Any, of: np.ndarray) -> np.ndarray:
     """The policy's values of states of the table."""
-    _, output = act(VARIANT.policy, state.params, (), shown_state(jnp.asarray(of)), jnp.zeros(of.shape, bool))
+    _, output = act(VARIANT.policy, state.params, (), tile_of(jnp.asarray(of)), jnp.zeros(of.shape, bool))
     return np.asarray(output.values[:, 0])
 
 
