@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from env_core.run import read_metrics
+from env_core.trajectory.inspection import verify_store
 from env_core.trajectory.schema import Ending
 from env_core.trajectory.store import Store
 
@@ -66,8 +67,8 @@ def assert_same(found: dict[int, Columns], expected: dict[int, Columns]) -> None
             assert found[slot][name].tobytes() == column.tobytes(), f"{name} of slot {slot} differs"
 
 
-def final_state(run: Path) -> dict[str, bytes]:
-    """Every array of the newest checkpoint, by its place in the training state."""
+def arrays_of(run: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Every array of the newest checkpoint, by its place in the training state, whatever devices it was saved on."""
     import jax
     import orbax.checkpoint as orbax
 
@@ -75,13 +76,36 @@ def final_state(run: Path) -> dict[str, bytes]:
 
     newest = checkpoint.latest(run / "checkpoints")
     assert newest is not None
-    with orbax.StandardCheckpointer() as checkpointer:
-        state = checkpointer.restore((newest[0] / checkpoint.STATE).absolute())
-    leaves = jax.tree.leaves_with_path(state)
-    return {jax.tree_util.keystr(path): np.asarray(leaf).tobytes() for path, leaf in leaves}
+    path = (newest[0] / checkpoint.STATE).absolute()
+    with orbax.PyTreeCheckpointer() as checkpointer:
+        like = checkpointer.metadata(path).item_metadata.tree
+        as_numpy = jax.tree.map(lambda _: orbax.RestoreArgs(restore_type=np.ndarray), like)
+        state = checkpointer.restore(path, args=orbax.args.PyTreeRestore(restore_args=as_numpy))
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree.leaves_with_path(state)}
+
+
+def final_state(run: Path) -> dict[str, bytes]:
+    """The same, to be compared bit for bit."""
+    return {path: leaf.tobytes() for path, leaf in arrays_of(run).items()}
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without what the clock says."""
     lines = read_metrics(run / "metrics.jsonl")
     return [{name: value for name, value in line.items() if not name.startswith("time")} for line in lines]
+
+
+def assert_same_runs(found: Path, expected: Path, folders: Sequence[str] = ("",)) -> None:
+    """Bit for bit: the final state, and in each of the run's `folders` metrics and recorded rows."""
+    from online_jax import checkpoint
+
+    state, wanted = final_state(found), final_state(expected)
+    assert {path for path in wanted if state.get(path) != wanted[path]} == set()
+    assert state.keys() == wanted.keys()
+    newest, other = (checkpoint.latest(run / "checkpoints") for run in (found, expected))
+    assert newest is not None and other is not None and newest[1].step == other[1].step
+    for folder in folders:
+        assert_same(rows_by_slot(found / folder), rows_by_slot(expected / folder))
+        assert metrics_of(found / folder) == metrics_of(expected / folder)
+        report = verify_store(store_of(found / folder))
+        assert report.ok and not report.leftovers, report.defects

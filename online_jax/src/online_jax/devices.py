@@ -6,7 +6,7 @@ they exchange. The mathematics is written once, for all environments (`ppo.py`),
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -47,6 +47,38 @@ class Placement:
             return tree
         return jax.device_put(tree, NamedSharding(self.mesh, PartitionSpec()))
 
+    def sharing_worlds(self, env: Any) -> Any:
+        """`env`, whose worlds for a rollout are made by all devices together, and then held by each.
+
+        Without it each device would make all of them. Held whole, they are at hand wherever an episode ends, so that no
+        game state passes between devices while they act.
+        """
+        if self.mesh is None:
+            return env
+        made, held = (NamedSharding(self.mesh, PartitionSpec(*axes)) for axes in ((AXIS,), ()))
+
+        def place(leaf: jax.Array) -> jax.Array:
+            if leaf.shape[0] % self.num_devices == 0:
+                leaf = jax.lax.with_sharding_constraint(leaf, made)
+            return jax.lax.with_sharding_constraint(leaf, held)
+
+        return replace(env, worlds=lambda key: jax.tree.map(place, env.worlds(key)))
+
+    def share(self, minibatches: Any) -> Any:
+        """Inside a program, minibatches [count, L, M / count, ...] with each device holding its part of every one.
+
+        Without it, XLA would have every device learn from all of them: what a shuffle puts where, it cannot know.
+        A leaf whose third axis the devices cannot share evenly (a bare `memory`, say) is left to XLA.
+        """
+        if self.mesh is None:
+            return minibatches
+        divided = NamedSharding(self.mesh, PartitionSpec(None, None, AXIS))
+
+        def place(leaf: jax.Array) -> jax.Array:
+            return leaf if leaf.shape[2] % self.num_devices else jax.lax.with_sharding_constraint(leaf, divided)
+
+        return jax.tree.map(place, minibatches)
+
     def _placed(self, leaf: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         sharding = None if self.mesh is None else NamedSharding(self.mesh, spec)
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
@@ -70,5 +102,9 @@ def place(num_envs: int, devices: int = 0) -> Placement:
             raise ConfigError(f"--devices {devices}, but this machine shows {len(known)} ({known[0].platform}).")
         count = devices or max(n for n in range(1, len(known) + 1) if num_envs % n == 0)
     if num_envs % count:
-        raise ConfigError(f"--num-envs {num_envs} cannot be shared evenly among {count} devices. Use a multiple.")
+        near = [n for n in (num_envs - num_envs % count, num_envs - num_envs % count + count) if n]
+        raise ConfigError(
+            f"--num-envs {num_envs} cannot be shared evenly among {count} devices. "
+            f"Nearest that can: {', '.join(map(str, near))}."
+        )
     return Placement(None if count == 1 else Mesh(known[:count], (AXIS,)), num_envs)

@@ -32,6 +32,16 @@ class Update(NamedTuple):
     reached: Reached
 
 
+class Acted(NamedTuple):
+    """What the first half of an update gave, on the device."""
+
+    state: TrainState
+    rollout: ppo.Rollout
+    kept: Kept
+    live: jax.Array
+    """int32: channels seen up to now, the most of any seed's"""
+
+
 class Learner:
     """Compiles when it must, says so, and keeps count of the time that it takes (`compile_seconds`).
 
@@ -44,13 +54,14 @@ class Learner:
     def __init__(
         self, variant: Variant, status: Status, placement: Placement | None = None, num_seeds: int = 1
     ) -> None:
-        self.variant = variant
+        self._placement = placement or Placement(None, variant.num_envs)
+        self.variant = variant._replace(env=self._placement.sharing_worlds(variant.env), share=self._placement.share)
         self.compile_seconds = 0.0
         self._status = status
-        self._placement = placement or Placement(None, variant.num_envs)
         self._num_seeds = num_seeds
         self._lead = 0 if num_seeds == 1 else 1
-        self._programs: dict[str, Any] = {}
+        self.programs: dict[str, Any] = {}
+        """compiled, by name"""
 
     def init(self, seed: int) -> TrainState:
         """The state before the first update, of `num_seeds` seeds from `seed` on."""
@@ -68,22 +79,34 @@ class Learner:
 
     def update(self, state: TrainState) -> Update:
         """One update. `state` is used up."""
+        acted = self.collect(state)
+        state, losses = self.learn(acted)
+        return Update(state, losses, acted.rollout.episodes, acted.kept, acted.rollout.reached)
+
+    def collect(self, state: TrainState) -> Acted:
+        """Its first half: a rollout. `state` is used up."""
         arguments = (state.actor, state.params, state.learned, state.seen, state.key)
-        collect = self._compiled(
+        program = self._compiled(
             "the environment and the policy", self._collect, arguments, (0, 2), self._place_collect
         )
-        actor, learned, key, rollout, kept, live = collect(*arguments)
-        state = state._replace(actor=actor, learned=learned, key=key)
-        size = self._size(live)
-        learn = self._compiled(
+        actor, learned, key, rollout, kept, live = program(*arguments)
+        return Acted(state._replace(actor=actor, learned=learned, key=key), rollout, kept, live)
+
+    def learn(self, acted: Acted) -> tuple[TrainState, dict[str, jax.Array]]:
+        """Its second half: the state after it, and the losses. The state in `acted` is used up."""
+        size = self._size(acted.live)
+        program = self._compiled(
             f"learning ({size} channels)" if size else "learning",
             self._vectorised(partial(self._learn, size)),
-            (state, rollout),
+            (acted.state, acted.rollout),
             (0,),
             self._place_learn,
         )
-        state, losses = learn(state, rollout)
-        return Update(state, losses, rollout.episodes, kept, rollout.reached)
+        return program(acted.state, acted.rollout)
+
+    def everywhere(self, tree: Any) -> Any:
+        """The tree's arrays on all devices of this learner."""
+        return self._placement.put_everywhere(tree)
 
     def _keys(self, seed: int) -> jax.Array:
         """uint32 [2], or [S, 2]."""
@@ -143,11 +166,11 @@ class Learner:
         self, name: str, function: Any, arguments: tuple[Any, ...], donate: Sequence[int], placed: Callable[[Any], Any]
     ) -> Any:
         """The program called `name`; `placed` says where its results go."""
-        if name not in self._programs:
+        if name not in self.programs:
             began = time.monotonic()
-            self._programs[name] = self._compile(name, function, arguments, donate, placed)
+            self.programs[name] = self._compile(name, function, arguments, donate, placed)
             self.compile_seconds += time.monotonic() - began
-        return self._programs[name]
+        return self.programs[name]
 
     def _compile(self, name: str, function: Any, arguments: Any, donate: Sequence[int], placed: Any) -> Any:
         several = self._placement.mesh is not None

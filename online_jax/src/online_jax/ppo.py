@@ -58,6 +58,8 @@ class Variant(NamedTuple):
     """environments whose steps are handed to the recorder"""
     num_floors: int
     """floors whose first observation is handed over; 0: none is looked for"""
+    share: Callable[[Any], Any] = lambda dealt: dealt
+    """minibatches [count, L, M / count, ...] → the same, divided among the devices (`devices.Placement.share`)"""
 
 
 class ActorState(NamedTuple):
@@ -251,12 +253,8 @@ def segments(tree: Any, recurrent: bool) -> Any:
 
 def minibatches(key: jax.Array, tree: Any, count: int) -> Any:
     """Shuffles the M sequences and deals them out: [L, M, ...] → [count, L, M / count, ...]."""
-    order = jax.random.permutation(key, jax.tree.leaves(tree)[0].shape[1])
-
-    def deal(x: jax.Array) -> jax.Array:
-        return jnp.moveaxis(x[:, order].reshape(x.shape[0], count, -1, *x.shape[2:]), 1, 0)
-
-    return jax.tree.map(deal, tree)
+    order = jax.random.permutation(key, jax.tree.leaves(tree)[0].shape[1]).reshape(count, -1)
+    return jax.tree.map(lambda x: jnp.moveaxis(x[:, order], 1, 0), tree)
 
 
 class Batch(NamedTuple):
@@ -362,7 +360,7 @@ def _descend(
         return (params, opt_state, stopped), losses
 
     def epoch(carry: Any, key: jax.Array) -> Any:
-        return jax.lax.scan(minibatch, carry, minibatches(key, data, config.minibatches))
+        return jax.lax.scan(minibatch, carry, variant.share(minibatches(key, data, config.minibatches)))
 
     (params, opt_state, _), losses = jax.lax.scan(
         epoch, (*start, jnp.bool_(False)), jax.random.split(key, config.epochs)
@@ -383,7 +381,7 @@ def _explore(
         return intrinsic.update(learned, jax.tree.map(lambda x: x[0], batch), channels)
 
     def epoch(learned: Any, key: jax.Array) -> Any:
-        return jax.lax.scan(minibatch, learned, minibatches(key, data, variant.config.minibatches))
+        return jax.lax.scan(minibatch, learned, variant.share(minibatches(key, data, variant.config.minibatches)))
 
     learned, losses = jax.lax.scan(epoch, learned, jax.random.split(key, intrinsic.epochs))
     return learned, jax.tree.map(jnp.mean, losses)

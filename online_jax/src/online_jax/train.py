@@ -18,8 +18,9 @@ from online_jax.config import Invocation, TrainConfig, to_json, validate
 if TYPE_CHECKING:
     from online_jax.cluster import Follower
 
-MAY_DIFFER = ("log_every", "checkpoint.minutes", "checkpoint.updates", "checkpoint.keep")
-"""Settings that a resumed run may change, since they do not change what is learnt or recorded."""
+MAY_DIFFER = ("devices", "log_every", "checkpoint.minutes", "checkpoint.updates", "checkpoint.keep")
+"""Settings that a resumed run may change, since they do not change what is learnt or recorded (`devices`: but for
+rounding)."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -37,11 +38,12 @@ def train(preset: str, settings: TrainConfig, invocation: Invocation) -> int | N
     use_compilation_cache()
     with (
         open_run(preset, settings, invocation) as run,
-        Progress(settings.num_updates * settings.steps_per_update, quiet=invocation.quiet) as progress,
-        ShutdownSignal(announce=not invocation.quiet) as shutdown,
+        Progress(settings.num_updates * settings.steps_per_update, quiet=quiet(run, invocation)) as progress,
+        ShutdownSignal(announce=not quiet(run, invocation)) as shutdown,
     ):
         progress.message(announcement(preset, settings, run.path))
         # Loads JAX, which takes seconds: only now that the settings are known to be good.
+        from online_jax import cluster
         from online_jax.session import Session, enough_memory
 
         with enough_memory(), Session(settings, run, progress) as session:
@@ -51,6 +53,7 @@ def train(preset: str, settings: TrainConfig, invocation: Invocation) -> int | N
         if isinstance(run, Run):
             plot_curves(run.path)
         progress.message(farewell(run.path, session.step, session.finished))
+        cluster.wait_for_all("end")  # else those that are done would end the one that still writes
         return None if session.finished else shutdown.received or SIGTERM
 
 
@@ -69,6 +72,11 @@ def open_run(preset: str, settings: TrainConfig, invocation: Invocation) -> Run 
 
     cluster.join()
     return cluster.shared(open_here)
+
+
+def quiet(run: Run | Follower, invocation: Invocation) -> bool:
+    """Of several processes, the main one alone tells how the run goes."""
+    return invocation.quiet or not isinstance(run, Run)
 
 
 def num_processes() -> int:
