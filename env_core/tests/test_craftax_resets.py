@@ -10,10 +10,12 @@ import pytest
 from env_core.craftax.wrappers import (
     EnvState,
     Game,
+    begin,
     create_worlds,
     first_state,
     optimistic,
     plain,
+    play,
     pooled,
     with_resets,
 )
@@ -168,3 +170,20 @@ def test_optimistic_worlds_are_shared_only_when_they_run_out() -> None:
 def test_plain_worlds_are_never_shared() -> None:
     played = Played(STRATEGIES["plain"], [[DIE] * 4, [DIE] * 4])
     assert len({int(world) for state in played.states for world in state.inner.world}) == 8
+
+
+def test_the_worlds_that_are_asked_for_are_played_without_resets() -> None:
+    """Each by keys of its own, so that an episode goes the same way whatever is played beside it."""
+    keys = jax.random.split(jax.random.PRNGKey(5), 3)
+    state, obs = begin(GAME, keys)
+    assert state.inner.world.tolist() == keys[:, 1].tolist() == obs.tile[:, 0].tolist()
+    assert state.statistics.world_key.tolist() == keys.tolist()
+    dice = jnp.array([[0, 7], [0, 8], [0, 9]], jnp.uint32)
+    game = GAME._replace(step=lambda key, state, action: (_step(key, state, action)[0], key[1].astype(jnp.float32)))
+    outcome = play(game, dice, state, jnp.array([LIVE, DIE, DIG]))
+    assert outcome.reward.tolist() == [7.0, 8.0, 9.0]
+    assert outcome.terminated.tolist() == [False, True, False]
+    assert outcome.inner.world.tolist() == keys[:, 1].tolist()  # nothing was reset
+    assert outcome.episode.length.tolist() == [1, 1, 1]
+    alone = play(game, dice[2:], begin(GAME, keys[2:])[0], jnp.array([DIG]))
+    assert jax.tree.map(lambda x: x[2:].tolist(), outcome) == jax.tree.map(lambda x: x.tolist(), alone)

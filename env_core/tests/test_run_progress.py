@@ -117,3 +117,11 @@ def test_numbers_and_times_are_short() -> None:
     assert [duration(seconds) for seconds in (0.04, 9.94, 10, 59.6, 62, 3599, 3723, 100_000)] == [
         "0.0s", "9.9s", "10s", "1m00s", "1m02s", "59m59s", "1h02m", "27h46m",
     ]  # fmt: skip
+
+
+def test_other_things_than_steps_are_counted() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with Progress(128, stream=stream, clock=clock, unit="episodes") as progress:
+        clock.now += 4
+        progress.update(32, {"return": 4.5})
+    assert stream.getvalue() == " 25%  32/128 episodes  8 episodes/s  12s left  return 4.50\n"

@@ -28,7 +28,7 @@ from env_core.craftax import wrappers
 from env_core.craftax.observe import observer
 from env_core.craftax.pixels import painter
 from env_core.craftax.textures import observed_tile
-from env_core.craftax.wrappers import EnvState, Game, GameState, Obs, Resets, StepFunction
+from env_core.craftax.wrappers import EnvState, Game, GameState, Obs, Outcome, Resets, StepFunction
 from env_core.errors import ConfigError, LayoutError, nearest
 from env_core.observation.layout import (
     CLASSIC,
@@ -72,6 +72,10 @@ class Environment:
     """key -> the worlds to hand to `step`; made once per rollout. () where resets need none."""
     step: StepFunction
     """key, state, worlds, action int32 [N] -> state, timestep. Ended episodes continue in fresh worlds."""
+    begin: Callable[[Array], tuple[EnvState, Obs]]
+    """world keys uint32 [N, 2] -> the state and first observations of those very worlds."""
+    play: Callable[[Array, EnvState, Array], Outcome]
+    """keys uint32 [N, 2], state, action int32 [N] -> what a step leads to, each by its own key. Nothing is reset."""
     world: Callable[[Array], GameState]
     """world_key uint32 [2] -> the game state of that world: replays an episode from its statistics' `world_key`."""
     observe: Callable[[GameState], Packed]
@@ -148,6 +152,8 @@ def _environment(name: str, installed: _Installed, game: Game, resets: Resets, m
         reset=jax.jit(partial(wrappers.first_state, game), static_argnums=1),
         worlds=jax.jit(lambda key: resets.prepare(create, wrappers.raw_key(key))),
         step=jax.jit(wrappers.with_resets(game, resets)),
+        begin=jax.jit(partial(wrappers.begin, game)),
+        play=jax.jit(partial(wrappers.play, game)),
         world=jax.jit(lambda key: jax.tree.map(lambda leaf: leaf[0], create(wrappers.raw_key(key)[None]).inner)),
         observe=jax.jit(observer(symbolic)),
     )

@@ -139,9 +139,9 @@ class Outcome(NamedTuple):
     achievements: Array
 
 
-def play(game: Game, key: Array, state: EnvState, action: Array) -> Outcome:
-    """Steps every environment once and never resets: terminal states and observations are kept."""
-    keys = jax.random.split(key, len(action))
+def play(game: Game, keys: Array, state: EnvState, action: Array) -> Outcome:
+    """Steps every environment once, each by its key of `keys` uint32 [N, 2], and never resets: terminal states and
+    observations are kept."""
     inner, reward = jax.vmap(game.step)(keys, state.inner, action)
     terminated, truncated = jax.vmap(game.endings)(inner)
     before = state.statistics
@@ -164,8 +164,13 @@ def create_worlds(game: Game) -> CreateWorlds:
 
 def first_state(game: Game, key: Array, num_envs: int) -> tuple[EnvState, Obs]:
     """Every environment in a world of its own, and their first observations [N, ...]."""
-    worlds = create_worlds(game)(jax.random.split(raw_key(key), num_envs))
-    statistics = _fresh_statistics(game, worlds, jnp.zeros(num_envs, jnp.int32))
+    return begin(game, jax.random.split(raw_key(key), num_envs))
+
+
+def begin(game: Game, keys: Array) -> tuple[EnvState, Obs]:
+    """An environment in the world of each key of `keys` uint32 [N, 2], and their first observations [N, ...]."""
+    worlds = create_worlds(game)(keys)
+    statistics = _fresh_statistics(game, worlds, jnp.zeros(len(keys), jnp.int32))
     return EnvState(worlds.inner, statistics, jnp.int32(0)), worlds.obs
 
 
@@ -178,18 +183,18 @@ def with_resets(game: Game, resets: Resets) -> StepFunction:
 
     def step(key: Array, state: EnvState, worlds: Any, action: Array) -> tuple[EnvState, Timestep]:
         key_play, key_draw = jax.random.split(raw_key(key))
-        outcome = play(game, key_play, state, action)
+        outcome = play(game, jax.random.split(key_play, len(action)), state, action)
         ended = outcome.terminated | outcome.truncated
         pool, which = resets.draw(create, key_draw, worlds, ended, state.used)
         fresh = jax.tree.map(lambda leaf: leaf[which], pool)
         statistics = _fresh_statistics(game, fresh, outcome.episode.index + 1)
         after = EnvState(
-            inner=_choose(ended, fresh.inner, outcome.inner),
-            statistics=_choose(ended, statistics, outcome.episode),
+            inner=choose(ended, fresh.inner, outcome.inner),
+            statistics=choose(ended, statistics, outcome.episode),
             used=state.used + ended.sum(dtype=jnp.int32),
         )
         timestep = Timestep(
-            obs=_choose(ended, fresh.obs, outcome.obs),
+            obs=choose(ended, fresh.obs, outcome.obs),
             next_obs=outcome.obs,
             reward=outcome.reward,
             terminated=outcome.terminated,
@@ -217,7 +222,7 @@ def _fresh_statistics(game: Game, worlds: Worlds, index: Array) -> EpisodeStatis
     )
 
 
-def _choose(where: Array, yes: Any, no: Any) -> Any:
+def choose(where: Array, yes: Any, no: Any) -> Any:
     """Per environment, `yes` where `where` [N], else `no`, leaf by leaf."""
     return jax.tree.map(lambda a, b: jnp.where(where.reshape(-1, *[1] * (b.ndim - 1)), a, b), yes, no)
 

@@ -20,8 +20,9 @@ class Progress:
             with progress.status("compiling"): ...
             progress.update(step, {"return": 3.2})
 
-    `total` and `step` are environment steps; `start` is the step that a resumed run begins at. Output goes to `stream`
-    (default stderr): a bar if that is a terminal and rich is installed, else one line per `interval` seconds.
+    `total` and `step` are environment steps, or whatever `unit` says; `start` is the step that a resumed run begins at.
+    Output goes to `stream` (default stderr): a bar if that is a terminal and rich is installed, else one line per
+    `interval` seconds.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Progress:
         interval: float = 10.0,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "steps",
     ):
         self.total = total
+        self._unit = unit
         self._clock = clock
         self._pace = Pace(start, clock())
         self._display = _display(stream or sys.stderr, quiet, interval, clock)
@@ -62,9 +65,9 @@ class Progress:
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Shows `step`, the speed, the time left and `values` (name → number; NaN is left out)."""
         rate = self._pace.at(step, self._clock())
-        texts = [f"{min(step / max(self.total, 1), 1):4.0%}", f"{compact(step)}/{compact(self.total)} steps"]
+        texts = [f"{min(step / max(self.total, 1), 1):4.0%}", f"{compact(step)}/{compact(self.total)} {self._unit}"]
         if rate > 0:
-            texts += [f"{compact(rate)} steps/s", f"{duration(max(self.total - step, 0) / rate)} left"]
+            texts += [f"{compact(rate)} {self._unit}/s", f"{duration(max(self.total - step, 0) / rate)} left"]
         texts += [f"{name} {value:.2f}" for name, value in values.items() if value == value]
         self._display.update(step, self.total, texts)
 
