@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from online_jax import ppo
 from online_jax.intrinsic import Streams
 from online_jax.ppo import Transition, gae
 
@@ -102,3 +103,28 @@ def test_environments_and_seeds_do_not_mix() -> None:
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *cases)
     mapped = jax.vmap(lambda case: gae(case, last, Streams(gamma=(0.5,)), 0.5))(stacked)
     assert mapped[:, :, 0, 0].tolist() == alone
+
+
+def test_two_streams_by_hand() -> None:
+    """The first ends with the episode, γ = 1/2; the second goes on, γ = 1; trace decay 1/2, and step 1 ends an episode.
+
+    Rewards of the game 1, 2, 3, 4 and bonuses 10, 0, 20, 0, kept apart; values 1, after the last step 2.
+    The first stream is that of the table above. The second: deltas 10+1-1, 0+1-1, 20+1-1, 0+2-1 = 10, 0, 20, 1, and
+    advantages 1, 20 + .5 · 1 = 20.5, 0 + .5 · 20.5 = 10.25, 10 + .5 · 10.25 = 15.125.
+    """
+    streams = Streams(mix=((1, 0), (0, 1)), gamma=(0.5, 1.0), episodic=(True, False), weight=(1.0, 0.1))
+    both = steps(terminated=[1], streams=2)
+    game_and_bonus = jnp.array([[1, 10], [2, 0], [3, 20], [4, 0]], jnp.float32)[:, None]
+    both = both._replace(rewards=ppo._weighted(game_and_bonus[..., None, :], streams.mix))
+    assert both.rewards[:, 0].tolist() == game_and_bonus[:, 0].tolist()
+    found = advantages(both, streams)
+    assert found == [[0.75, 1.0, 3.5, 4.0], [15.125, 10.25, 20.5, 1.0]]
+    together = ppo._weighted(jnp.array(found).T, streams.weight)
+    assert together.tolist() == pytest.approx([0.75 + 1.5125, 1 + 1.025, 3.5 + 2.05, 4 + 0.1])
+
+
+def test_one_stream_may_be_any_mix() -> None:
+    """Half of the game's reward and twice the bonus, beside the bonus alone."""
+    rewards = jnp.array([[[4.0, 1.0]], [[2.0, 3.0]]])  # [T, N, (game, bonus)]
+    mixed = ppo._weighted(rewards[..., None, :], ((0.5, 2.0), (0.0, 1.0)))
+    assert mixed[:, 0].tolist() == [[4.0, 1.0], [7.0, 3.0]]
