@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from online_jax.config import TrainConfig
 
@@ -93,6 +94,11 @@ class Ingredients(NamedTuple):
     normaliser: Callable[[bool], Any]
     """whether observations are normalised -> `normalising.Normaliser` of them"""
     num_actions: int
+
+    def optimiser(self, learning_rate: float) -> optax.GradientTransformation:
+        """Adam with the policy's epsilon and limit of the gradient's norm."""
+        ppo = self.config.ppo
+        return optax.chain(optax.clip_by_global_norm(ppo.max_grad_norm), optax.adam(learning_rate, eps=ppo.adam_eps))
 
 
 def alone(config: TrainConfig) -> Streams:

@@ -30,10 +30,7 @@ def icm(given: Ingredients) -> IntrinsicReward:
     config = given.config.icm
     phi = encoder(given)
     forward, inverse = (MLP((config.width,) * 3, outputs) for outputs in (config.latent, given.num_actions))
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(given.config.ppo.max_grad_norm),
-        optax.adam(config.learning_rate, eps=given.config.ppo.adam_eps),
-    )
+    optimiser = given.optimiser(config.learning_rate)
 
     def init(key: jax.Array, obs: Any) -> tuple[Any, Any]:
         k_phi, k_forward, k_inverse = jax.random.split(key, 3)

@@ -26,10 +26,7 @@ def rnd(given: Ingredients) -> IntrinsicReward:
     config = given.config.rnd
     network = embedding(given.encoder(config.width), (config.width, config.width), config.outputs)
     normaliser = given.normaliser(config.normalise_obs)
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(given.config.ppo.max_grad_norm),
-        optax.adam(config.learning_rate, eps=given.config.ppo.adam_eps),
-    )
+    optimiser = given.optimiser(config.learning_rate)
 
     def init(key: jax.Array, obs: Any) -> tuple[Any, Any]:
         k_target, k_predictor = jax.random.split(key)
