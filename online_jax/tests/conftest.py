@@ -23,18 +23,20 @@ os.environ.pop("WANDB_API_KEY", None)
 @pytest.fixture(scope="module")
 def scribbled() -> Iterator[Train]:
     """The training program in this process, on the quick `scribble` game instead of Craftax: called with a run
-    directory and arguments beside `SMALL`, it trains and returns the directory."""
+    directory and arguments beside `SMALL`, it trains and returns the directory. Runs of one variant share programs."""
+    from in_process import share_programs
     from probes import scribble
 
     from online_jax import assemble, train
 
-    def run(path: Path, *arguments: str, resume: bool = False) -> Path:
-        start = ["--resume", str(path), "--quiet"] if resume else [*SMALL, "--run-dir", str(path)]
+    def run(path: Path, *arguments: str, preset: str = "ppo", resume: bool = False) -> Path:
+        start = ["--resume", str(path), "--quiet"] if resume else [preset, *SMALL, "--run-dir", str(path)]
         train.main([*start, *arguments])
         return path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assemble, "make", scribble)
+        share_programs(patch)
         yield run
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_runs import SMALL, assert_same, final_state, metrics_of, rows_by_slot, store_of
+from small_runs import SMALL, assert_same_runs, metrics_of, rows_by_slot, store_of
 
 from env_core.run import read_metrics
 from env_core.trajectory.inspection import verify_store
@@ -67,17 +67,6 @@ def updates_logged(run: Path) -> int:
 
 def checkpoints(run: Path) -> int:
     return len(checkpoint.finished(run / "checkpoints"))
-
-
-def assert_same_runs(found: Path, expected: Path) -> None:
-    state, wanted = final_state(found), final_state(expected)
-    assert {path for path in wanted if state.get(path) != wanted[path]} == set()
-    assert state.keys() == wanted.keys()
-    assert_same(rows_by_slot(found), rows_by_slot(expected))
-    assert metrics_of(found) == metrics_of(expected)
-    report = verify_store(store_of(found))
-    assert report.ok and not report.leftovers, report.defects
-    assert checkpoint.latest(found / "checkpoints")[1].step == checkpoint.latest(expected / "checkpoints")[1].step
 
 
 @pytest.fixture(scope="module")
