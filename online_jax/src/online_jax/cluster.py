@@ -6,6 +6,7 @@ writes the run directory, except for checkpoints, of which each process writes i
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,9 @@ from jax.experimental import multihost_utils
 from env_core.errors import ConfigError, RunError
 from env_core.run import Run
 
-PATH_BYTES = 4096
+MESSAGE_BYTES = 8192
+SHUTDOWN_SECONDS = 15
+"""How long a process that failed waits for the others before it ends, which ends them."""
 
 
 def join() -> None:
@@ -33,9 +36,9 @@ def join() -> None:
         if missing := [name for name in names if name not in os.environ]:
             raise ConfigError(f"JAX_NUM_PROCESSES is set, but not {', '.join(missing)}. Set all of {', '.join(names)}.")
         address, count, number = (os.environ[name] for name in names)
-        jax.distributed.initialize(address, int(count), int(number))
+        jax.distributed.initialize(address, int(count), int(number), shutdown_timeout_seconds=SHUTDOWN_SECONDS)
     else:
-        jax.distributed.initialize()
+        jax.distributed.initialize(shutdown_timeout_seconds=SHUTDOWN_SECONDS)
 
 
 def is_main() -> bool:
@@ -78,24 +81,30 @@ class Follower:
 def shared(open_run: Callable[[], Run]) -> Run | Follower:
     """The run that the main process opens, in every process; if it cannot, all stop."""
     if not is_main():
-        path = _from_main(None)
-        if path == Path():
+        path = _heard(None)
+        if path is None:
             raise RunError("The main process could not open the run; its own message says why.")
-        return Follower(path)
+        return Follower(Path(path))
     try:
         run = open_run()
     except BaseException:
-        _from_main(Path())
+        _heard(None)
         raise
-    _from_main(run.path)
+    _heard(os.fsdecode(run.path))
     return run
 
 
-def _from_main(path: Path | None) -> Path:
-    """The main process's path, in every process."""
-    content = np.zeros(PATH_BYTES, np.uint8)
-    if path is not None:
-        encoded = os.fsencode(path)
-        content[: len(encoded)] = np.frombuffer(encoded, np.uint8)
-    received = np.asarray(multihost_utils.broadcast_one_to_all(content))
-    return Path(os.fsdecode(received.tobytes().rstrip(b"\0")))
+def from_main(decide: Callable[[], Any]) -> Any:
+    """What the main process decides (JSON), in every process; for what each could see differently, or see late."""
+    if jax.process_count() == 1:
+        return decide()
+    return _heard(decide() if is_main() else None)
+
+
+def _heard(said: Any) -> Any:
+    """What the main process said, in every process."""
+    content = np.zeros(MESSAGE_BYTES, np.uint8)
+    encoded = json.dumps(said).encode()
+    content[: len(encoded)] = np.frombuffer(encoded, np.uint8)
+    received = np.asarray(multihost_utils.broadcast_one_to_all(content)).astype(np.uint8)
+    return json.loads(received.tobytes().rstrip(b"\0"))

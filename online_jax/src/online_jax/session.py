@@ -44,14 +44,27 @@ def layout_of(env_name: str) -> Layout | Pixels:
     return environment_layouts[env_name] if env_name in environment_layouts else pixel_layouts[env_name]
 
 
+def _latest(run: Run | Follower) -> tuple[Path, Checkpoint] | None:
+    """The newest checkpoint that the main process sees: on a shared disk, others may see it later."""
+
+    def name() -> str | None:
+        newest = checkpoint.latest(run.checkpoints)
+        return newest and newest[0].name
+
+    chosen = cluster.from_main(name)
+    return chosen and (run.checkpoints / chosen, checkpoint.describe(run.checkpoints / chosen))
+
+
 class Session:
     """Starts at the run's newest checkpoint, or at the beginning. Use it as a context manager."""
 
     def __init__(self, settings: TrainConfig, run: Run | Follower, progress: Progress) -> None:
         self._settings, self._run, self._progress = settings, run, progress
-        saved = checkpoint.latest(run.checkpoints)
+        saved = _latest(run)
         with progress.status("starting JAX and measuring this device"):
-            self._choices = saved[1].choices if saved else calibrate.choose(settings, layout_of(settings.env_name))
+            self._choices = cluster.from_main(
+                lambda: saved[1].choices if saved else calibrate.choose(settings, layout_of(settings.env_name))
+            )
         chosen = replace(settings, network=replace(settings.network, **self._choices))
         self._variant = assemble.variant(chosen)
         cached = "first time only; cached in " + str(jax.config.values["jax_compilation_cache_dir"])
