@@ -85,8 +85,25 @@ def arrays_of(run: Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def final_state(run: Path) -> dict[str, bytes]:
-    """The same, to be compared bit for bit."""
-    return {path: leaf.tobytes() for path, leaf in arrays_of(run).items()}
+    """Every array of the newest checkpoint, by its place in the training state."""
+    from online_jax import checkpoint
+
+    newest = checkpoint.latest(run / "checkpoints")
+    assert newest is not None
+    return saved_state(newest[0])
+
+
+def saved_state(path: Path) -> dict[str, bytes]:
+    """The same of any checkpoint."""
+    import jax
+    import orbax.checkpoint as orbax
+
+    from online_jax import checkpoint
+
+    with orbax.StandardCheckpointer() as checkpointer:
+        state = checkpointer.restore((path / checkpoint.STATE).absolute())
+    leaves = jax.tree.leaves_with_path(state)
+    return {jax.tree_util.keystr(path): np.asarray(leaf).tobytes() for path, leaf in leaves}
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
