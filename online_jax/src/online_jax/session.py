@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from env_core.craftax.textures import prepare_textures
 from env_core.errors import RunError
 from env_core.observation import Layout, Pixels, environment_layouts, pixel_layouts
 from env_core.run import Progress, Run
@@ -66,6 +67,8 @@ class Session:
                 lambda: saved[1].choices if saved else calibrate.choose(settings, layout_of(settings.env_name))
             )
         chosen = replace(settings, network=replace(settings.network, **self._choices))
+        if isinstance(layout_of(settings.env_name), Pixels):
+            prepare_textures(settings.env_name, status=progress.status)
         self._variant = assemble.variant(chosen)
         cached = "first time only; cached in " + str(jax.config.values["jax_compilation_cache_dir"])
         self._learner = Learner(
