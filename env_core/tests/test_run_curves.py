@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from env_core.errors import ConfigError, RunError
-from env_core.run import MetricsLog, plot_curves
-from env_core.run.curves import collect, panels, smoothed
+from env_core.run import MetricsLog, curves, plot_curves
+from env_core.run.curves import banded, collect, panels, smoothed
 
 
 def _size(png: Path) -> tuple[int, int]:
@@ -89,3 +90,30 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match="extra `plots`"):
         plot_curves(tmp_path)
+
+
+def test_the_band_is_what_the_seeds_span() -> None:
+    """Of the values that there are, step by step; metrics that only the run has, or one seed, have none."""
+    mean = collect([{"step": step, "x": 2.0, "speed": 1.0, "once": 1.0} for step in (1, 2, 3)])
+    one = collect([{"step": 1, "x": 1.0, "once": 1.0}, {"step": 2, "x": None}, {"step": 3, "x": 5.0}])
+    two = collect([{"step": 1, "x": 3.0}, {"step": 2, "x": 4.0}])
+    bands = {series.name: series.band for series in banded(mean, [one, two])}
+    np.testing.assert_array_equal(bands["x"], [[1.0, 4.0, 5.0], [3.0, 4.0, 5.0]])
+    assert bands["speed"] is None and bands["once"] is None
+
+
+def test_a_run_of_several_seeds_is_drawn_with_its_bands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = {}
+    monkeypatch.setattr(curves, "_draw", lambda title, contents: drawn.update({title: contents}) or Figure())
+    for folder, offset in ((tmp_path, 0.0), (tmp_path / "seeds/10", -1.0), (tmp_path / "seeds/9", 1.0)):
+        folder.mkdir(parents=True, exist_ok=True)
+        log = MetricsLog(folder / "metrics.jsonl")
+        for step in (1, 2, 3):
+            log.write(step, {"episode/return": step + offset})
+        log.close()
+    plot_curves(tmp_path)
+    ((title, (panel,)),) = drawn.items()
+    assert title == f"{tmp_path.name}: mean of 2 seeds; band: lowest to highest seed"
+    np.testing.assert_array_equal(panel.series[0].band, [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]])
+    monkeypatch.undo()
+    assert _size(plot_curves(tmp_path))[0] > 300

@@ -1,4 +1,7 @@
-"""curves.png: the metrics of a run over environment steps, drawn from metrics.jsonl alone."""
+"""curves.png: the metrics of a run over environment steps, drawn from metrics.jsonl alone.
+
+A run of several seeds has a metrics.jsonl of each, too: what they span is drawn as a band around their mean.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FILE_NAME = "curves.png"
+SEEDS = "seeds/*/" + metrics.FILE_NAME
 COLUMNS = 4
 LINES_PER_PANEL = 6
 
@@ -30,6 +34,8 @@ class Series(NamedTuple):
     name: str
     steps: NDArray[np.float64]
     values: NDArray[np.float64]
+    band: NDArray[np.float64] | None = None
+    """[2, lines]: the lowest and the highest of the seeds' smoothed values; None without several seeds that have it."""
 
 
 class Panel(NamedTuple):
@@ -60,14 +66,19 @@ _NOT_DRAWN = ("episode/count", "episode/deepest_floor", "time/compile_seconds")
 def plot_curves(run_dir: Path | str) -> Path:
     """Draws `<run_dir>/curves.png` and returns its path. Needs the extra `plots`.
 
-    The best-known metrics have panels of their own; the others share one per prefix (`episode/…`). Raises `RunError`
-    if there are no metrics, `ConfigError` if matplotlib is not installed.
+    The best-known metrics have panels of their own, with a band where there are several seeds; the others share one
+    per prefix (`episode/…`). Raises `RunError` if there are no metrics, `ConfigError` if matplotlib is not installed.
     """
     folder = Path(run_dir)
     series = collect(list(metrics.read_metrics(folder / metrics.FILE_NAME)))
     if not series:
         raise RunError(f"{folder / metrics.FILE_NAME} holds no metrics yet. Draw the curves after the first update.")
-    figure = _draw(folder.absolute().name, panels(series))
+    seeds = [collect(list(metrics.read_metrics(path))) for path in sorted(folder.glob(SEEDS))]
+    title = folder.absolute().name
+    if len(seeds) > 1:
+        series = banded(series, seeds)
+        title += f": mean of {len(seeds)} seeds; band: lowest to highest seed"
+    figure = _draw(title, panels(series))
     target = folder / FILE_NAME
     publish(target, lambda file: figure.savefig(file, format="png", dpi=120))
     return target
@@ -83,6 +94,20 @@ def collect(lines: Sequence[Mapping[str, Any]]) -> list[Series]:
         if not np.isnan(values).all():
             series.append(Series(name, steps, values))
     return series
+
+
+def banded(series: Sequence[Series], seeds: Sequence[Sequence[Series]]) -> list[Series]:
+    """`series` with what the seeds' own ones span at each of its steps: nan where none of them has a value."""
+    found = []
+    for one in series:
+        own = [other for seed in seeds for other in seed if other.name == one.name]
+        if len(own) < 2:
+            found.append(one)
+            continue
+        values = [dict(zip(other.steps, smoothed(other.values), strict=True)) for other in own]
+        table = np.array([[of.get(step, np.nan) for step in one.steps] for of in values])
+        found.append(one._replace(band=np.stack([np.fmin.reduce(table), np.fmax.reduce(table)])))
+    return found
 
 
 def panels(series: Sequence[Series]) -> list[Panel]:
@@ -144,6 +169,8 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     for number, series in enumerate(panel.series):
         color = f"C{number}"
         smooth = smoothed(series.values)
+        if series.band is not None and len(panel.series) == 1:  # bands of many lines hide one another
+            axis.fill_between(series.steps, *series.band, color=color, alpha=0.2, linewidth=0)
         axis.plot(series.steps, series.values, color=color, linewidth=0.8, alpha=0.3)
         axis.plot(series.steps, smooth, color=color, linewidth=1.8, label=series.name.rpartition("/")[2])
         if len(series.values) < 3:
