@@ -26,6 +26,14 @@ Train = Callable[..., Path]
 Columns = dict[str, np.ndarray[Any, Any]]
 
 
+def devices_of_cpu(count: int) -> str:
+    """XLA_FLAGS that make `count` devices of the CPU, which wait for one another as long as a busy machine needs."""
+    return (
+        f"--xla_force_host_platform_device_count={count} --xla_cpu_collective_call_terminate_timeout_seconds=600 "
+        "--xla_cpu_collective_timeout_seconds=1800"
+    )
+
+
 def store_of(run: Path) -> Store:
     return Store.open(run / "trajectories")
 

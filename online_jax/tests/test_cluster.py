@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import SMALL, arrays_of, assert_same, metrics_of, rows_by_slot, store_of
+from small_runs import SMALL, arrays_of, assert_same, devices_of_cpu, metrics_of, rows_by_slot, store_of
 
 from env_core.errors import ConfigError
 from env_core.trajectory.inspection import verify_store
@@ -36,7 +36,7 @@ def start(count: int, devices: int, *arguments: object, pause: float = 0.0) -> l
     for number in range(count):
         environment = {
             **os.environ,
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "XLA_FLAGS": devices_of_cpu(devices),
             "SCRIBBLE_PAUSE": str(pause),
         }
         if count > 1:

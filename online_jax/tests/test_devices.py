@@ -19,8 +19,8 @@ from env_core.trajectory.store import Store
 from online_jax import devices
 from online_jax.devices import Placement, place
 
-WORLD_BYTES = 64 * (63 + 2 * 11 + 4 * 22)
-"""Of the observations of 64 environments; their game's state is larger."""
+RECORDED_BYTES = 4 * 22 * 4
+"""Of the scalars of the four recorded environments' observations; the keys of all 64 environments' worlds take 512."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_each_device_does_its_share_and_no_game_state_travels(runs: Path) -> Non
         alone, shared = plan["1"][program], plan["4"][program]
         assert shared["flops"] < 0.35 * alone["flops"], program
         assert alone["exchanged"] == [] and shared["exchanged"] != []
-    assert plan["4"]["collect"]["within_steps"] and max(plan["4"]["collect"]["within_steps"]) < WORLD_BYTES / 4
+    assert plan["4"]["collect"]["within_steps"] and max(plan["4"]["collect"]["within_steps"]) <= RECORDED_BYTES
 
 
 def test_the_environments_are_spread_and_the_rest_is_everywhere() -> None:

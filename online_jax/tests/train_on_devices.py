@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+from small_runs import SMALL, devices_of_cpu
+
+os.environ["XLA_FLAGS"] = devices_of_cpu(4)
 
 import jax
 import numpy as np
 from probes import scribble, silent, small_config, variant_on
-from small_runs import SMALL
 
 from online_jax import assemble, checkpoint, devices, train
 from online_jax.learner import Learner
