@@ -174,8 +174,7 @@ def test_craftax_is_evaluated_and_filmed(tmp_path: Path) -> None:
             checkpoint.save(run.checkpoints, {"params": params}, about, keep=1)
         evaluate.main([str(run.path), *["--episodes", "2", "--video", "1", "--video-steps", "5", "--gif", "--quiet"]])
     (folder,) = (run.path / "evaluation").iterdir()
-    for name in ("sampled", "greedy"):
-        assert (folder / f"video-{name}-0.mp4").read_bytes()[4:8] == b"ftyp"
-        assert (folder / f"video-{name}-0.gif").read_bytes()[:4] == b"GIF8"
-        assert report_of(folder)[name]["max_return"] == 22
-        assert report_of(folder)[name]["length"]["value"] == 30
+    assert (folder / "video-sampled-0.mp4").read_bytes()[4:8] == b"ftyp"
+    assert (folder / "video-sampled-0.gif").read_bytes()[:4] == b"GIF8"
+    assert report_of(folder)["sampled"]["max_return"] == 22
+    assert report_of(folder)["sampled"]["length"]["value"] == 30
