@@ -132,6 +132,7 @@ class Player:
         while not finished:
             slots, results, trace = self._compiled(params, worlds, asked, slots=slots, results=results)
             finished = bool(np.asarray(results.finished).all())
+            assert finished or (np.asarray(slots.job) < num_jobs).any(), "no slot plays what has not been played"
             yield Played(results, trace)
 
 
