@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from probes import scribble, silent, small_config, variant_on
 
+from online_jax.config import replaced
 from online_jax.learner import Learner
 
 UPDATES = 6
@@ -21,10 +22,14 @@ LIMIT = 24
 
 
 class Learnt:
-    """A run of `UPDATES` updates, with what was live and what the parameters were, before each and at the end."""
+    """A run of `UPDATES` updates, with what was live and what the parameters were, before each and at the end.
 
-    def __init__(self, narrow: str) -> None:
+    `settings` are by dotted name.
+    """
+
+    def __init__(self, narrow: str, **settings: Any) -> None:
         config = small_config(updates=UPDATES, network={"narrow": narrow}, anneal=False, learning_rate=1e-3)
+        config = replaced(config, settings)
         env = scribble("Craftax-Symbolic-v1", max_timesteps=LIMIT, ending_rate=0.0)
         variant = variant_on(env, config)
         learner = Learner(variant, self._note)
@@ -39,6 +44,7 @@ class Learnt:
             self.live.append(np.asarray(state.seen))
             self.maps.append(_map(state.params))
         self.params = jax.device_get(state.params)
+        self.learned = jax.device_get(state.learned)
         self.opt_state = jax.device_get(state.opt_state)
 
     def _note(self, what: str) -> Any:
@@ -94,3 +100,25 @@ def test_sizes_hold_what_is_live() -> None:
     for live in range(84):
         size = narrowing.size(live)
         assert size >= live and all(other < live for other in narrowing.sizes if other < size)
+
+
+ICM = {"icm.width": 8, "icm.latent": 4, "icm.epochs": 1}
+RND = {"rnd.width": 8, "rnd.outputs": 4, "rnd.normalise_obs": True}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({"bonus": "rnd", "network.memory": "gru", **RND}, id="rnd, normalised, with memory"),
+        pytest.param({"bonus": "icm", **ICM}, id="icm"),
+    ],
+)
+def test_bonuses_and_memory_learn_the_same_on_live_channels(settings: dict[str, Any]) -> None:
+    """Whichever way the first layer is computed: `gather` on all channels, `product` on the live ones."""
+    narrow = Learnt("on", **settings, **{"network.first_layer": "product"})
+    wide = Learnt("off", **settings)
+    assert len(narrow.sizes) >= 2 and "83" not in "".join(narrow.sizes)
+    for part in ("params", "learned"):
+        found, expected = (jax.tree.leaves(getattr(learnt, part)) for learnt in (narrow, wide))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
