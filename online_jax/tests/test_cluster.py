@@ -63,7 +63,8 @@ def ended(processes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
 def wait(processes: list[subprocess.Popen[str]], until: Callable[[], bool]) -> None:
     latest = time.monotonic() + 240
     while not until():
-        assert all(process.poll() is None for process in processes) and time.monotonic() < latest, ended(processes)
+        if any(process.poll() is not None for process in processes) or time.monotonic() > latest:
+            pytest.fail("\n".join(f"{status}: {said}" for status, said in ended(processes)))
         time.sleep(0.02)
 
 

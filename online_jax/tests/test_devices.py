@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `train_on_devices.py` filled."""
     folder = tmp_path_factory.mktemp("devices")
     program = Path(__file__).with_name("train_on_devices.py")
-    ended = subprocess.run([sys.executable, program, folder], capture_output=True, text=True, timeout=900)
+    ended = subprocess.run([sys.executable, program, folder], capture_output=True, text=True, timeout=1800)
     assert ended.returncode == 0, ended.stderr
     return folder
 

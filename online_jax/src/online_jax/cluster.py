@@ -15,11 +15,14 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from orbax.checkpoint import multihost
 
 from env_core.errors import ConfigError, RunError
 from env_core.run import Run
 
 MESSAGE_BYTES = 8192
+PATIENCE_SECONDS = 3600
+"""How long processes wait for one that compiles, or writes."""
 SHUTDOWN_SECONDS = 15
 """How long a process that failed waits for the others before it ends, which ends them."""
 
@@ -46,9 +49,12 @@ def is_main() -> bool:
 
 
 def wait_for_all(what: str) -> None:
-    """Returns when every process has come here."""
+    """Returns when every process has come here.
+
+    To be called where some may take long: what devices exchange has to begin within seconds on all (30 on CPUs).
+    """
     if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(what)
+        multihost.get_barrier_sync_fn()(key=what, timeout_ms=1000 * PATIENCE_SECONDS)
 
 
 def any_of(*flags: bool) -> tuple[bool, ...]:
@@ -103,6 +109,7 @@ def from_main(decide: Callable[[], Any]) -> Any:
 
 def _heard(said: Any) -> Any:
     """What the main process said, in every process."""
+    wait_for_all("message")  # the main process may have taken long to decide
     content = np.zeros(MESSAGE_BYTES, np.uint8)
     encoded = json.dumps(said).encode()
     content[: len(encoded)] = np.frombuffer(encoded, np.uint8)

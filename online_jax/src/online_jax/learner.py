@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from online_jax import ppo
+from online_jax import cluster, ppo
 from online_jax.devices import Placement
 from online_jax.floors import Reached
 from online_jax.keeping import Kept
@@ -169,6 +169,7 @@ class Learner:
         if name not in self.programs:
             began = time.monotonic()
             self.programs[name] = self._compile(name, function, arguments, donate, placed)
+            cluster.wait_for_all(name)  # of several processes, some may have found it in their cache
             self.compile_seconds += time.monotonic() - began
         return self.programs[name]
 
