@@ -80,8 +80,9 @@ def test_the_environments_are_spread_and_the_rest_is_everywhere() -> None:
     tree = {"spread": jax.ShapeDtypeStruct((6, 2), np.float32), "count": jax.ShapeDtypeStruct((), np.int32)}
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()[:1]), (devices.AXIS,))
     placed = Placement(mesh, 6).spread(tree, 0)
-    assert placed["spread"].sharding.spec == (devices.AXIS,) and placed["count"].sharding.spec == ()
-    assert Placement(mesh, 2).spread(tree, 1)["spread"].sharding.spec == (None, devices.AXIS)
+    spec = jax.sharding.PartitionSpec
+    assert placed["spread"].sharding.spec == spec(devices.AXIS) and placed["count"].sharding.spec == spec()
+    assert Placement(mesh, 2).spread(tree, 1)["spread"].sharding.spec == spec(None, devices.AXIS)
 
 
 def test_too_many_devices_and_uneven_shares_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
