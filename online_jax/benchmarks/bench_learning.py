@@ -1,9 +1,14 @@
-"""Does it learn? Craftax-Classic, 128 x 64, 25 annealed updates (204,800 steps): mean return of the last 5 updates.
+r"""Does it learn, and as well as the peer? Craftax-Classic, 128 x 64, 25 annealed updates (204,800 steps) a seed.
 
-    hatch run online:python online_jax/benchmarks/bench_learning.py --seeds 5
+    hatch run online:python online_jax/benchmarks/bench_learning.py ppo --seeds 5
+    hatch run online:python online_jax/benchmarks/bench_learning.py ppo-rnn --seeds 3 \
+        --checkout peer --peer-python peer-env/bin/python
 
-Prints one line per seed and the mean with its standard error. The controls must fail: `--control sign` climbs the
-policy loss instead of descending it (the advantage with its sign flipped), `--control zero-rate` learns at rate 0.
+One line per run with its curve; then the mean over seeds, with its standard error, of the mean return of the last 5
+updates. With a checkout of the peer (see `bench_peer.py`) its script takes turns, same seeds, its own defaults.
+
+The controls must fail: `--control sign` climbs the policy loss instead of descending it (the advantage with its sign
+flipped), `--control zero-rate` learns at rate 0.
 """
 
 from __future__ import annotations
@@ -13,59 +18,96 @@ import json
 import math
 import statistics
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from online_jax.config import NetworkConfig, TrainConfig
+from bench_peer import SCRIPTS, peer_side
+from rounds import Round
+
+from online_jax.config import TrainConfig, replaced
+from online_jax.presets import PRESETS
 from online_jax.train import use_compilation_cache
 
-UPDATES, LAST = 25, 5
+LAST = 5
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("preset", nargs="?", default="ppo", choices=SCRIPTS)
     parser.add_argument("--env-name", default="Craftax-Classic-Symbolic-v1")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--updates", type=int, default=25)
     parser.add_argument("--reset", default="pool")
     parser.add_argument("--control", choices=["none", "sign", "zero-rate"], default="none")
+    parser.add_argument("--checkout", type=Path, help="the peer's repository")
+    parser.add_argument("--peer-python", help="a Python with the peer's requirements")
     given = parser.parse_args()
     use_compilation_cache()
-    settings = TrainConfig(env_name=given.env_name, record=False, network=NetworkConfig(first_layer="gather"))
-    settings = replace(
-        settings, total_steps=UPDATES * settings.steps_per_update, env=replace(settings.env, reset=given.reset)
+    settings = replaced(
+        TrainConfig(record=False),
+        {
+            **PRESETS[given.preset],
+            "env_name": given.env_name,
+            "env.reset": given.reset,
+            "network.first_layer": "gather",
+            "total_steps": given.updates * TrainConfig().steps_per_update,
+        },
     )
-    returns = []
-    learner = _learner(settings, given.control)
+    sides: dict[str, Callable[[int], Round]] = {"here": _here(settings, given.updates, given.control)}
+    if given.checkout:
+        sizes = ["--env-name", given.env_name, "--updates", str(given.updates - 1)]  # it runs one more than it times
+        peer = peer_side(given.preset, given.checkout, given.peer_python, sizes)
+        sides["peer"] = peer.play
+    returns: dict[str, list[float]] = {name: [] for name in sides}
+    cpu: dict[str, list[float]] = {name: [] for name in sides}
     for seed in range(given.seeds):
-        curve = _curve(learner, seed)
-        returns.append(statistics.fmean(curve[-LAST:]))
-        line = {"seed": seed, "last_updates": round(returns[-1], 3), "curve": [round(x, 2) for x in curve]}
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-    error = statistics.stdev(returns) / math.sqrt(len(returns)) if len(returns) > 1 else math.nan
-    sys.stdout.write(f"{given.control}: {statistics.fmean(returns):.3f} ± {error:.3f} over {len(returns)} seeds\n")
+        for name, play in sides.items():
+            run = play(seed)
+            returns[name].append(statistics.fmean(run["returns"][-LAST:]))
+            cpu[name].append(1000 * statistics.median(run["cpu"]) / settings.steps_per_update)
+            line = {"side": name, "seed": seed, "last_updates": round(returns[name][-1], 3)}
+            line |= {"cpu_seconds_per_1000_steps": round(cpu[name][-1], 3)}
+            line |= {"curve": [round(x, 2) for x in run["returns"]]}
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+    for name in sides:
+        error = statistics.stdev(returns[name]) / math.sqrt(given.seeds) if given.seeds > 1 else math.nan
+        sys.stdout.write(
+            f"{given.preset} {name}, control {given.control}: {statistics.fmean(returns[name]):.3f} ± {error:.3f}"
+            f" over {given.seeds} seeds, {statistics.median(cpu[name]):.3f} CPU-s per 1,000 steps\n"
+        )
+    if given.checkout:
+        peer.close()
 
 
-def _learner(settings: TrainConfig, control: str) -> Any:
+def _here(settings: TrainConfig, updates: int, control: str) -> Callable[[int], Round]:
+    from online_jax import assemble
     from online_jax.learner import Learner
-    from online_jax.presets import ppo
 
     rate = 0.0 if control == "zero-rate" else settings.ppo.learning_rate
-    variant = ppo(replace(settings, ppo=replace(settings.ppo, learning_rate=rate)))
+    variant = assemble.variant(replace(settings, ppo=replace(settings.ppo, learning_rate=rate)))
     if control == "sign":
-        variant = variant._replace(streams=variant.streams._replace(weight=(-1.0,)))
-    return Learner(variant, lambda what: nullcontext())
+        weight = tuple(-one for one in variant.streams.weight)
+        variant = variant._replace(streams=variant.streams._replace(weight=weight))
+    learner = Learner(variant, lambda what: nullcontext())
 
+    def play(seed: int) -> Round:
+        """Per update: CPU-seconds, and the mean return of the episodes that ended in it."""
+        state = learner.init(seed)
+        run: dict[str, list[float]] = {"cpu": [], "returns": []}
+        for _ in range(updates):
+            began = time.process_time()
+            done = learner.update(state)
+            state = done.state
+            ended = done.episodes
+            run["returns"].append(float(ended.episode_return) / max(1, int(ended.num_episodes)))
+            run["cpu"].append(time.process_time() - began)
+        return run
 
-def _curve(learner: Any, seed: int) -> list[float]:
-    """Mean return of the episodes that ended in each update."""
-    state, curve = learner.init(seed), []
-    for _ in range(UPDATES):
-        done = learner.update(state)
-        state = done.state
-        curve.append(float(done.episodes.episode_return) / max(1, int(done.episodes.num_episodes)))
-    return curve
+    return play
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rounds import Side, report, take_turns
@@ -45,15 +46,18 @@ def main() -> None:
     sizes = ["--env-name", env_name, "--num-envs", given.num_envs, "--num-steps", given.num_steps]
     sizes += ["--updates", given.updates]
     ours = Side("ours", [sys.executable, str(HERE / "ours.py"), "--preset", given.preset, *sizes], os.environ)
-    checkout = ["--checkout", str(given.checkout.absolute())]
-    peer = Side(
-        "peer", [given.peer_python, str(HERE / "peer.py"), *checkout, *SCRIPTS[given.preset], *sizes], os.environ
-    )
+    peer = peer_side(given.preset, given.checkout, given.peer_python, sizes)
     take_turns(ours, peer, given.rounds)
     result = report(ours, peer, int(given.num_envs) * int(given.num_steps))
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
     ours.close()
     peer.close()
+
+
+def peer_side(preset: str, checkout: Path, python: str, sizes: Sequence[str]) -> Side:
+    """The peer's script for a preset, in a process of its own."""
+    command = [python, str(HERE / "peer.py"), "--checkout", str(checkout.absolute()), *SCRIPTS[preset], *sizes]
+    return Side("peer", command, os.environ)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def side(settings: TrainConfig, updates: int, folder: Path) -> Any:
         recorder = record.StoreRecorder(folder / "store", header, settings.recorded_envs, 96 * 2**20)
     state = learner.init(0)
 
-    def play() -> dict[str, list[float]]:
+    def play(seed: int) -> dict[str, list[float]]:  # goes on where the last round stopped
         nonlocal state
         result: dict[str, list[float]] = {"wall": [], "cpu": []}
         for _ in range(updates):
@@ -77,7 +77,7 @@ def side(settings: TrainConfig, updates: int, folder: Path) -> Any:
     compiled = -1.0
     while compiled != learner.compile_seconds:  # warm-up: until a whole round compiles nothing
         compiled = learner.compile_seconds
-        play()
+        play(0)
     return {**choices, "compile_seconds": round(learner.compile_seconds, 1)}, play
 
 

@@ -61,10 +61,10 @@ def side(given: argparse.Namespace) -> Any:
     train = jax.jit(module.make_train(config)).lower(jax.random.PRNGKey(0)).compile()
     about = {"compile_seconds": round(time.perf_counter() - began, 1)}
 
-    def play() -> dict[str, list[float]]:
+    def play(seed: int) -> dict[str, list[float]]:
         marks.clear()
         returns.clear()
-        jax.block_until_ready(train(jax.random.PRNGKey(0))["runner_state"][0].params)
+        jax.block_until_ready(train(jax.random.PRNGKey(seed))["runner_state"][0].params)
         jax.effects_barrier()
         return {
             "wall": [b[0] - a[0] for a, b in itertools.pairwise(marks)],

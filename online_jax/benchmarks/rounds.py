@@ -1,7 +1,8 @@
 """One side of a benchmark: a process that measures a round whenever it is told to, so that two sides take turns.
 
-Protocol, line by line: it prints {"ready": …} when everything is compiled; for every line on stdin it runs one round of
-updates and prints {"wall": [...], "cpu": [...]} with seconds per update; at the end of stdin it stops.
+Protocol, line by line: it prints {"ready": …} when everything is compiled; for every line on stdin, which is a
+seed, it runs one round of updates and prints {"wall": [...], "cpu": [...]}, seconds per update; at the end of stdin
+it stops.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 Round = Mapping[str, list[float]]
 
 
-def serve(about: Mapping[str, Any], play: Callable[[], Round]) -> None:
+def serve(about: Mapping[str, Any], play: Callable[[int], Round]) -> None:
     """Runs the protocol in this process."""
     _say({"ready": about})
-    for _ in sys.stdin:
-        _say(play())
+    for line in sys.stdin:
+        _say(play(int(line)))
 
 
 def _say(message: Mapping[str, Any]) -> None:
@@ -39,11 +40,12 @@ class Side:
         self.about = self._hear()["ready"]
         self.rounds: list[Round] = []
 
-    def play(self) -> None:
+    def play(self, seed: int) -> Round:
         assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
+        self._process.stdin.write(f"{seed}\n")
         self._process.stdin.flush()
         self.rounds.append(self._hear())
+        return self.rounds[-1]
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -66,8 +68,7 @@ def take_turns(first: Side, second: Side, rounds: int) -> None:
     """Alternates, so that a machine whose speed drifts slows both."""
     for number in range(rounds):
         for side in (first, second):
-            side.play()
-            seconds = median(side.rounds[-1]["wall"])
+            seconds = median(side.play(number)["wall"])
             sys.stderr.write(f"round {number + 1}/{rounds} {side.name}: {seconds:.3f} s per update\n")
 
 
