@@ -182,12 +182,12 @@ def test_another_configuration_is_refused_by_key(tmp_path: Path) -> None:
 def test_the_configuration_of_a_run_in_progress_can_be_read(tmp_path: Path) -> None:
     with Run.create(tmp_path / "r", "ppo", CONFIG):
         assert Run.read_config(tmp_path / "r") == CONFIG
-    with pytest.raises(ResumeError, match="nothing to resume"):
+    with pytest.raises(ResumeError, match=r"is no run: it holds no config\.json"):
         Run.read_config(tmp_path)
 
 
 def test_resuming_what_is_no_run_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ResumeError, match="nothing to resume"):
+    with pytest.raises(ResumeError, match=r"is no run: it holds no config\.json"):
         Run.resume(tmp_path)
     assert not list(tmp_path.iterdir())
     Run.create(tmp_path / "r", "ppo", CONFIG).close()

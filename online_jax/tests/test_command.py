@@ -22,8 +22,8 @@ from env_core.run import Run
 from online_jax import train
 from online_jax.command import PRESET_NAMES, parse
 from online_jax.config import Invocation, TrainConfig, from_json, to_json, validate
+from online_jax.devices import enough_memory
 from online_jax.presets import PRESETS
-from online_jax.session import enough_memory
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -97,7 +97,7 @@ def test_a_run_directory_is_not_written_over(capsys, tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_cannot_be_resumed(capsys, tmp_path: Path) -> None:
-    assert "holds no config.json, so there is nothing to resume" in refused(capsys, "--resume", tmp_path)
+    assert "is no run: it holds no config.json" in refused(capsys, "--resume", tmp_path)
     assert "holds no config.json" in refused(capsys, f"--resume={tmp_path / 'absent'}")
     assert "--resume" in refused(capsys, "--resume", "--quiet")
 
@@ -202,9 +202,9 @@ def test_steps_are_rounded_up_to_whole_updates() -> None:
 
 
 def test_too_little_memory_is_told_with_what_would_do() -> None:
-    with pytest.raises(RunError, match=r"too little memory.*126 bytes.*Lower --num-envs"), enough_memory():
+    with pytest.raises(RunError, match=r"too little memory.*126 bytes.*Lower it"), enough_memory("Lower it."):
         raise jax.errors.JaxRuntimeError("INTERNAL: Out of memory allocating 126 bytes.\nand more")
-    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"), enough_memory():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"), enough_memory(""):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
 

@@ -100,7 +100,7 @@ def _measured(
     each: Sequence[TrainConfig], updates: int, folder: Path, progress: Progress
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """A row for each size that could be measured, and why the others could not."""
-    from online_jax.session import enough_memory
+    from online_jax.devices import enough_memory
     from online_jax.stopwatch import measure
 
     rows, failed = [], {}
@@ -111,7 +111,7 @@ def _measured(
             return progress.status(f"{name}: {what}")
 
         try:
-            with enough_memory():
+            with enough_memory("Larger numbers would not fit either."):
                 row = measure(one, updates, folder / f"recorded-{one.num_envs}", status).to_json()
         except RunError as error:
             failed[str(one.num_envs)] = str(error)

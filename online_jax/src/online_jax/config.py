@@ -181,7 +181,8 @@ seeds/<seed>/."""
     devices: int = 0
     """Devices of this machine to spread the environments over; 0: all that --num-envs can be divided among."""
     init_from: str | None = None
-    """Start with the policy of this run or checkpoint (fine-tuning), not with a random one."""
+    """Start with the policy of this run (its best checkpoint) or of this checkpoint, not with a random one: \
+fine-tuning."""
     record: bool = True
     """Record trajectories to <run>/trajectories."""
     record_every: int = 1

@@ -6,13 +6,15 @@ they exchange. The mathematics is written once, for all environments (`ppo.py`),
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from env_core.errors import ConfigError
+from env_core.errors import ConfigError, RunError
 
 AXIS = "envs"
 
@@ -108,3 +110,14 @@ def place(num_envs: int, devices: int = 0) -> Placement:
             f"Nearest that can: {', '.join(map(str, near))}."
         )
     return Placement(None if count == 1 else Mesh(known[:count], (AXIS,)), num_envs)
+
+
+@contextmanager
+def enough_memory(remedy: str) -> Iterator[None]:
+    """Turns a device's refusal of memory, wherever it comes to light, into a `RunError` that ends with `remedy`."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
+            raise
+        raise RunError(f"The device has too little memory: {str(error).splitlines()[0][:200]} {remedy}") from None

@@ -101,6 +101,7 @@ def evaluate(options: Options) -> None:
         # Loads JAX, which takes seconds: only now that the options are known to be good.
         with progress.status("starting JAX and loading the policy"):
             from online_jax import assemble, loading
+            from online_jax.devices import enough_memory
             from online_jax.measure import Measurer, Plan, limited, num_slots
 
             trained = loading.load(options.run, options.which)
@@ -115,7 +116,8 @@ def evaluate(options: Options) -> None:
         reports = {}
         for index in chosen:
             seed = trained.settings.seeds[index]
-            measured = measurer.play(trained.of_seed(index), about(options, trained, seed))
+            with enough_memory(f"Play fewer at once than {slots}: --num-envs."):
+                measured = measurer.play(trained.of_seed(index), about(options, trained, seed))
             folder = base if len(trained.settings.seeds) == 1 else base / "seeds" / str(seed)
             reports[seed] = write_report(folder, measured.episodes, seed=options.seed)
             if options.video:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any
 import jax
 
 from env_core.craftax.textures import prepare_textures
-from env_core.errors import RunError
 from env_core.observation import Layout, Pixels, environment_layouts, pixel_layouts
 from env_core.run import Progress, Run
 from online_jax import assemble, calibrate, checkpoint, cluster, devices, loading, record
@@ -24,20 +21,6 @@ from online_jax.floors import FOLDER, FloorLog
 from online_jax.learner import Learner
 from online_jax.log import Log, seed_folder
 from online_jax.record import NoRecorder, Recorder, StoreRecorder
-
-
-@contextmanager
-def enough_memory() -> Iterator[None]:
-    """Turns the device's refusal of memory, wherever it comes to light, into a `RunError` that says what to do."""
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error) and "Out of memory" not in str(error):
-            raise
-        raise RunError(
-            f"The device has too little memory for this run: {str(error).splitlines()[0][:200]} "
-            "Lower --num-envs, --num-steps or --network.width. What was saved before is intact."
-        ) from None
 
 
 def layout_of(env_name: str) -> Layout | Pixels:

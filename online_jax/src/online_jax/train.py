@@ -44,9 +44,11 @@ def train(preset: str, settings: TrainConfig, invocation: Invocation) -> int | N
         progress.message(announcement(preset, settings, run.path))
         # Loads JAX, which takes seconds: only now that the settings are known to be good.
         from online_jax import cluster
-        from online_jax.session import Session, enough_memory
+        from online_jax.devices import enough_memory
+        from online_jax.session import Session
 
-        with enough_memory(), Session(settings, run, progress) as session:
+        remedy = "Lower --num-envs, --num-steps or --network.width. What was saved before is intact."
+        with enough_memory(remedy), Session(settings, run, progress) as session:
             while not session.finished and not session.agreed(shutdown.requested):
                 session.update()
             session.stop()

@@ -207,7 +207,7 @@ def _lock(folder: Path) -> int:
 
 def _require_run(folder: Path) -> None:
     if not (folder / CONFIG).is_file():
-        raise ResumeError(f"{folder} holds no {CONFIG}, so there is nothing to resume. Name a run directory.")
+        raise ResumeError(f"{folder} is no run: it holds no {CONFIG}. Name a directory that a training program made.")
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
