@@ -72,7 +72,7 @@ def test_the_table_is_printed_and_the_files_are_there(tmp_path: Path, capsys: py
     [
         ([], "There is nothing to compare. Name runs"),
         (["--group", "wide"], "--group wide is no group. Expected name=run,run"),
-        (["nowhere"], "nowhere holds no config.json"),
+        (["nowhere"], "nowhere is no run: it holds no config.json"),
         (["{run}", "--metric", "episode/retrun"], "no metric 'episode/retrun'. Did you mean 'episode/return'"),
         (["{run}", "--last", "2"], "last is 2.0. Expected a share"),
         (["{run}", "--group", "ppo={run}"], "Two groups are named 'ppo'"),
