@@ -63,6 +63,31 @@ def symbolic_encoder(
     return Encoder(init, apply, towers * width)
 
 
+class Convolution(nn.Module):
+    """`nn.Conv` 5 x 5 with its parameters; on a CPU as a product with the patches, since XLA's convolution takes twenty
+    times as long there within a loop, and all of learning is loops."""
+
+    features: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[B, H, W, C] → [B, H, W, features]."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (5, 5, x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros, (self.features,))
+        if jax.default_backend() == "cpu":
+            return _by_patches(x, kernel) + bias
+        axes = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=axes) + bias
+
+
+@jax.checkpoint  # 25 copies of x are made again when needed, not kept
+def _by_patches(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    _, height, width, channels = x.shape
+    padded = jnp.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    shifted = [padded[:, i : i + height, j : j + width] for i in range(5) for j in range(5)]
+    return jnp.concatenate(shifted, -1) @ kernel.reshape(25 * channels, -1)
+
+
 class ConvStack(nn.Module):
     """Three times convolution 5 x 5 to 32 features, relu, and the largest of each 3 x 3 pixels; then all in a row."""
 
@@ -70,8 +95,8 @@ class ConvStack(nn.Module):
     def __call__(self, frames: jax.Array) -> jax.Array:
         """float32 [B, H, W, 3] in 0 to 1 → [B, features]."""
         x = frames
-        for _ in range(3):
-            x = _largest_of_3_by_3(nn.relu(nn.Conv(32, (5, 5))(x)))
+        for number in range(3):
+            x = _largest_of_3_by_3(nn.relu(Convolution(32, name=f"Conv_{number}")(x)))
         return x.reshape(x.shape[0], -1)
 
 
