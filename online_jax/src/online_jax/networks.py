@@ -64,8 +64,8 @@ def symbolic_encoder(
 
 
 class Convolution(nn.Module):
-    """`nn.Conv` 5 x 5 with its parameters; on a CPU as a product with the patches, since XLA's convolution takes twenty
-    times as long there within a loop, and all of learning is loops."""
+    """`nn.Conv` 5 x 5 with its parameters; on a CPU as a product with the patches, since XLA's convolution takes
+    fifteen times as long there within a loop, and all of learning is loops."""
 
     features: int
 
