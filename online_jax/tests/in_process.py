@@ -39,6 +39,8 @@ class SharingLearner(Learner):
 
 
 def share_programs(patch: pytest.MonkeyPatch) -> None:
+    """Among the runs that follow; not with those before, so that no test depends on which others ran."""
+    _PROGRAMS.clear()
     patch.setattr(assemble, "variant", variant_once)
     patch.setattr(session, "Learner", SharingLearner)
 

@@ -101,7 +101,7 @@ class ConvStack(nn.Module):
 
 
 def _largest_of_3_by_3(x: jax.Array) -> jax.Array:
-    """[B, H, W, F] → [B, H // 3, W // 3, F]: `nn.max_pool`, whose derivative takes XLA longer than all convolutions on
+    """[B, H, W, F] → [B, H // 3, W // 3, F]: `nn.max_pool`, whose derivative takes XLA as long as all convolutions on
     a CPU. Of equally large ones, each gets its share of the gradient."""
     batch, height, width, features = x.shape
     tiles = x[:, : height // 3 * 3, : width // 3 * 3].reshape(batch, height // 3, 3, width // 3, 3, features)
